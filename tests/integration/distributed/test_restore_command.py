@@ -68,7 +68,7 @@ def test_the_command_compares_both_and_says_what_moved(address: str, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["restore", *PAIR, "--cache", "sink4+window64"], 2, "expected a layout with +fthetaRANK@remote"),
         (["restore", *PAIR, "--address", "127.0.0.1:1", "--here"], 0, ""),
@@ -77,12 +77,12 @@ def test_the_command_compares_both_and_says_what_moved(address: str, capsys: pyt
     ],
 )
 def test_what_cannot_be_compared_or_served_is_one_line(
-    words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert commands.main([*words, "--prompts", "1", "--max-new", "2"]) == code
     error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == bool(said)
+    assert message in error
+    assert error.count("\n") == bool(message)
 
 
 def test_a_host_without_an_f_theta_or_of_another_target_is_refused_before_anything_is_decoded(

@@ -119,16 +119,16 @@ def test_logits_are_those_of_rows_made_here_and_rows_of_16_bits_are_a_rounding_a
         for _ in sequence.prefill(PROMPT[:-1], 512):
             pass
         forward = sequence.forward_block(PROMPT[-1], Draft())
-        held = sequence.latent_bytes()
+        latent_bytes = sequence.latent_bytes()
         sequence.close()
-        return forward, held
+        return forward, latent_bytes
 
     mine, _ = last(HERE, host.restorer)
-    exact, held = last(THERE, host.elsewhere())
+    exact, latent_bytes = last(THERE, host.elsewhere())
     short, _ = last(replace(HERE, remote="bfloat16"), host.elsewhere())
     assert host.backend.apart(mine, exact) < 1e-4
     assert 1e-4 < host.backend.apart(mine, short) < 1.0
-    assert held > 0, "rows that came are held, and counted"
+    assert latent_bytes > 0, "rows that came are held, and counted"
 
 
 def test_rows_are_only_made_where_the_layout_says(host: Host) -> None:

@@ -76,14 +76,14 @@ def show(to: RestoringSession, message: pb.Shown) -> None:
 
 
 def test_rows_are_of_what_was_shown_last_and_a_rejected_draft_is_forgotten() -> None:
-    kept = session()
-    show(kept, shown(0, 6))
-    show(kept, shown(4, 1, 2))  # two of those shown were rejected, and one came
-    data, count, width = kept.made(pb.Wanted(sequence=3, layers=[1, 3], begin=2, end=5))
+    restoring = session()
+    show(restoring, shown(0, 6))
+    show(restoring, shown(4, 1, 2))  # two of those shown were rejected, and one came
+    data, count, width = restoring.made(pb.Wanted(sequence=3, layers=[1, 3], begin=2, end=5))
     assert (count, width) == (3, 18)
     assert data[: 3 * 4 * 4] == b"".join(bytes([row]) * 16 for row in (2, 3, 4))
     with pytest.raises(SessionError, match="rows of positions 4 to 6; 5 were shown"):
-        kept.made(pb.Wanted(sequence=4, layers=[1], begin=4, end=6))
+        restoring.made(pb.Wanted(sequence=4, layers=[1], begin=4, end=6))
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,17 @@ def test_rows_are_of_what_was_shown_last_and_a_rejected_draft_is_forgotten() -> 
     ids=["gap", "none", "out of turn", "shape", "dtype", "size", "many", "checksum"],
 )
 def test_a_host_keeps_nothing_of_what_it_refuses(message: pb.Shown, what: str) -> None:
-    kept = session()
-    show(kept, shown(0, 3))
+    restoring = session()
+    show(restoring, shown(0, 3))
     message = pb.Shown.FromString(message.SerializeToString())
     message.sequence = message.sequence and 2
     with pytest.raises(SessionError, match=what.replace("message 0 after 0", "message 0 after 1")):
-        show(kept, message)
-    assert kept.made(pb.Wanted(sequence=9, layers=[1], begin=0, end=3))[1] == 3
+        show(restoring, message)
+    assert restoring.made(pb.Wanted(sequence=9, layers=[1], begin=0, end=3))[1] == 3
 
 
 @pytest.mark.parametrize(
-    ("wanted", "what"),
+    ("change", "what"),
     [
         ({"layers": [2]}, r"rows of layers \[2\]; expected of \[1, 3\]"),
         ({"layers": [3, 1]}, "ascending"),
@@ -120,11 +120,11 @@ def test_a_host_keeps_nothing_of_what_it_refuses(message: pb.Shown, what: str) -
         ({"end": 2**60}, "were shown"),
     ],
 )
-def test_rows_that_a_host_cannot_make_are_refused(wanted: dict[str, Any], what: str) -> None:
-    kept = session()
-    show(kept, shown(0, 3))
+def test_rows_that_a_host_cannot_make_are_refused(change: dict[str, Any], what: str) -> None:
+    restoring = session()
+    show(restoring, shown(0, 3))
     with pytest.raises(SessionError, match=what):
-        kept.made(pb.Wanted(**({"sequence": 2, "layers": [1], "begin": 0, "end": 3} | wanted)))
+        restoring.made(pb.Wanted(**({"sequence": 2, "layers": [1], "begin": 0, "end": 3} | change)))
 
 
 def test_all_sequences_together_keep_no_more_than_there_is_room_for() -> None:
@@ -183,10 +183,10 @@ def opened(host: Host, patience_s: float = 5.0) -> RemoteRows:
 def test_rows_come_in_runs_and_are_those_that_were_asked_for() -> None:
     host = Host()
     rows = opened(host)
-    came = rows.rows((1, 3), 4, 4 + MOST_WANTED_ROWS + 10)
-    assert [count for count, _ in came] == [MOST_WANTED_ROWS, 10]
-    assert [len(data) for _, data in came] == [MOST_WANTED_ROWS * ROW, 10 * ROW]
-    assert came[0][1][:16] == bytes([4]) * 16
+    runs = rows.rows((1, 3), 4, 4 + MOST_WANTED_ROWS + 10)
+    assert [count for count, _ in runs] == [MOST_WANTED_ROWS, 10]
+    assert [len(data) for _, data in runs] == [MOST_WANTED_ROWS * ROW, 10 * ROW]
+    assert runs[0][1][:16] == bytes([4]) * 16
     rows.close()
     with pytest.raises(SessionError, match="a sequence that was closed"):
         rows.rows((1,), 4, 5)

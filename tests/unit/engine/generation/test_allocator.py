@@ -17,10 +17,10 @@ def test_what_was_freed_between_what_is_held_is_given_back() -> None:
     blocks = [bytearray(64 << 10) for _ in range(1200)]
     for block in blocks:
         block[::4096] = b"x" * 16
-    held = blocks[-1]
+    last = blocks[-1]
     del blocks
     gc.collect()
     before = process.memory_info().rss
     assert allocator.give_back()
     assert before - process.memory_info().rss > 50 << 20
-    assert len(held) == 64 << 10
+    assert len(last) == 64 << 10
