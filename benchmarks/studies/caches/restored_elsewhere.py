@@ -37,10 +37,10 @@ LINKED_PROMPTS, TOKENS = 1, 28
 
 
 def cases() -> Sequence[str]:
-    """Return every arm on both backends, those with a link behind each of them."""
-    local = [f"{backend}, {layout}, no link" for backend in BACKENDS for layout in LOCAL]
-    remote = [f"{backend}, {layout}, {link} ms" for link in LINKS_MS for backend in BACKENDS for layout in REMOTE]
-    return [*local, *remote]
+    """Return every arm, those that ask a host behind each link, on one backend before the other."""
+    elsewhere = [f"{layout}, {link} ms" for link in LINKS_MS for layout in REMOTE]
+    arms = [*(f"{layout}, no link" for layout in LOCAL), *elsewhere]
+    return [f"{backend}, {arm}" for backend in BACKENDS for arm in arms]
 
 
 def run(case: str, prompts: int | None = None) -> list[Row]:
