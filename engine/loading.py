@@ -123,7 +123,8 @@ def open_engine(
     ``grpc:ADDRESS`` is a drafter served in another process of this machine.
 
     Several of them, separated by commas, are drafters of which each step asks one; prompt lookup is always among them.
-    An f_theta that is named by ``restoration`` reads the one DFlash drafter among them, else the target's own.
+    An f_theta that is named by ``restoration`` reads the one DFlash drafter among them, else the target's own;
+    ``grpc:ADDRESS`` is one that makes rows in another process.
 
     Raises:
         ModelError: If a folder is missing, unusable, the two do not fit each other, or not into the device's memory.
@@ -133,15 +134,21 @@ def open_engine(
     names = drafter.split(",") if drafter else []
     if len(set(names)) < len(names):
         raise UsageError(f"drafters {', '.join(names)}; expected each once")
-    # A missing drafter is found before a large target is read.
+    # A missing drafter or host is found before a large target is read.
     served = [name.removeprefix(ELSEWHERE) for name in names if name.startswith(ELSEWHERE)]
     local = [name for name in names if name != NGRAM and not name.startswith(ELSEWHERE)]
     folders = [resolve_model(name, roots) for name in local]
+    hosted = restoration is not None and restoration.startswith(ELSEWHERE)
+    host = _restoring_host(str(restoration).removeprefix(ELSEWHERE)) if hosted else None
     _loaded(folder, lambda: check_memory(folder, folders, backend.memory()))
     model: TargetModel = _loaded(folder, lambda: backend.load_target(folder))
     loaded = [_loaded(each, partial(_load_drafter, backend, each, (folder, model))) for each in folders]
     restored = None
-    if restoration is not None:
+    if host is not None:
+        lent: Any = model
+        lent.restorer = backend.restored_elsewhere(host, lent)
+        restored = RestorationInfo(host.offer.name, host.offer.digest)
+    elif restoration is not None:
         restored = _load_restoration(backend, resolve_model(restoration, roots), (folder, model), loaded)
     loaded += [_served(address, backend, model, folder) for address in served]
     proposer: DrafterModel = NgramModel() if names else NoDrafter()
@@ -183,6 +190,19 @@ def _load_restoration(
     f_theta = _loaded(folder, lambda: backend.load_restoration(folder, target[1], reader))
     target[1].restorer = f_theta
     return RestorationInfo(folder.name, folder_digest(folder))
+
+
+def _restoring_host(address: str) -> Any:
+    """Return the f_theta that is served at an address.
+
+    Raises:
+        BackendMissingError: If gRPC is not installed.
+        SessionError: If nobody answers there.
+        UsageError: If other machines reach the address.
+    """
+    with needs_extra("distributed", "gRPC"):
+        from engine.distributed.rpc.remote import remote_restoration
+    return remote_restoration(address)
 
 
 def own_drafter(target: Path) -> str:

@@ -241,7 +241,8 @@ def add_cache_option(parser: argparse.ArgumentParser) -> None:
         "8), sink4+window64 (first 4 and newest 64 rows on full layers), sink4+window64+exact5 "
         "(every row on layer 5), sink4+window64+pages16x10 (and 10 pages of 16 older rows, chosen for each block by "
         "2-bit codes of their keys, or the newest by /recent; +layer5 behind it: on layer 5 alone), "
-        "sink4+window64+ftheta64 (older rows are made again by an f_theta of that rank); exact in little memory: "
+        "sink4+window64+ftheta64 (older rows are made again by an f_theta of that rank; +ftheta@remote: on the "
+        "drafter's host, which sends them, as 16-bit floats with /bfloat16 behind); exact in little memory: "
         "sink4+window64+stream "
         "(older rows are read from a file for every block), sink4+window64+pages16x10+stream (the pages with most "
         "attention stay in memory); +host behind either keeps older rows in the host's memory (default: %(default)s)",
@@ -335,7 +336,7 @@ def open_selected(options: argparse.Namespace) -> Engine:
     drafter = offered_drafter(options, target, several=several)
     drafter = drafter or chosen_drafter(from_here(options.drafter), target, several=several)
     named = from_here(getattr(options, "restoration", None))
-    restoration = chosen_restoration(named, getattr(options, "cache", None), target)
+    restoration = chosen_restoration(named, getattr(options, "cache", None), target, drafter)
     backend = load_backend(options.backend, options.device, options.dtype, options.cuda_graphs)
     engine = open_engine(backend, str(target), drafter, restoration=restoration)
     for model in (engine.drafter, *(engine.drafter.named.values() if isinstance(engine.drafter, SeveralModel) else ())):
@@ -348,7 +349,10 @@ def open_selected(options: argparse.Namespace) -> Engine:
 
 def open_undrafted(options: argparse.Namespace) -> Engine:
     """Load what the options name, to decode without a drafter; an f_theta that the layout needs reads the one named."""
-    changes = {"drafter": "none"} if CacheLayout.parse(options.cache).rank is None else {}
+    layout = CacheLayout.parse(options.cache)
+    changes: dict[str, Any] = {"drafter": "none"} if layout.rank is None or layout.remote is not None else {}
+    if layout.remote is not None:
+        changes["restoration"] = chosen_restoration(options.restoration, options.cache, Path(), options.drafter)
     return replace(open_selected(argparse.Namespace(**(vars(options) | changes))), drafter=NoDrafter())
 
 

@@ -340,6 +340,12 @@ class Backend(Protocol):
     def load_restoration(self, folder: Path, target: Any, drafter: Any) -> Any:
         """Load an f_theta for ``target`` and ``drafter``, which this backend loaded: a ``Restorer``."""
 
+    def lend_restoration(self, folder: Path, lender: Any, drafter: Any) -> Callable[[], Any]:
+        """Load an f_theta for a target elsewhere; return what begins to keep one sequence: ``KeptLatents``."""
+
+    def restored_elsewhere(self, served: Any, target: Any) -> Any:
+        """Return what has rows made by an f_theta that is served, once that is known to belong to ``target``."""
+
     def greedy(self, target: Any) -> Accept:
         """Return the greedy accept rule."""
 

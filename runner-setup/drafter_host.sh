@@ -12,6 +12,7 @@ PINGS=10
 PROBE_MIB=16
 PACKAGE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 TARGET=()
+RESTORED=()
 
 usage() {
   cat <<TXT
@@ -23,6 +24,7 @@ usage: $(basename "$0") check|install|serve HOST [options]
 
   --target NAME      the target whose drafter it is (default: the engine's own)
   --drafter NAME     the drafter (default: the one that belongs to the target)
+  --restoration NAME serve: an f_theta that makes a bounded cache's rows again there: --cache …+ftheta@remote
   --extras A,B       extras of the package on HOST (default: torch,distributed)
   --socket FILE      serve: the socket here (default: ./drafter.sock)
   --target-ms MS     check: emulate a target this slow a token, where the one to be served is not here
@@ -132,7 +134,7 @@ serve() {
   mkfifo "$WORK/alive"
   "$SSH" -o BatchMode=yes -o ExitOnForwardFailure=yes -o StreamLocalBindUnlink=yes \
     -L "$folder/$(basename "$SOCKET"):127.0.0.1:$PORT" "$HOST" \
-    "$REMOTE_DIR/.venv/bin/kakeya-engine distributed serve --until-eof --address 127.0.0.1:$PORT$(quoted ${TARGET[@]+"${TARGET[@]}"})" \
+    "$REMOTE_DIR/.venv/bin/kakeya-engine distributed serve --until-eof --address 127.0.0.1:$PORT$(quoted ${TARGET[@]+"${TARGET[@]}"} ${RESTORED[@]+"${RESTORED[@]}"})" \
     <"$WORK/alive" &
   exec 9>"$WORK/alive"
   trap 'exec 9>&-; wait; exit 130' INT
@@ -158,6 +160,7 @@ while [ $# -gt 0 ]; do
   [ $# -gt 1 ] || die "$1 lacks its value" "$(basename "$0") --help"
   case $1 in
     --target | --drafter) TARGET+=("$1" "$2") ;;
+    --restoration) RESTORED=("$1" "$2") ;;
     --extras) EXTRAS=$2 ;;
     --socket) SOCKET=$2 ;;
     --target-ms) TARGET_MS=$2 ;;

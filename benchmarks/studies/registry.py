@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.studies.bus import calls, chaos, faults, fresh_clone, listings, servers
-from benchmarks.studies.caches import evicted_bytes, nats, page_recall, restored_recall
+from benchmarks.studies.caches import evicted_bytes, nats, page_recall, restored_elsewhere, restored_recall
 from benchmarks.studies.claims import equal_sittings, forgeries, predicted_sittings
 from benchmarks.studies.claims.claim_runs import campaign as claim_runs
 from benchmarks.studies.claims.equal_arms import campaign as equal_arms
@@ -51,6 +51,7 @@ _ALL = (
     identity.STUDY,
     page_recall.STUDY,
     restored_recall.STUDY,
+    restored_elsewhere.STUDY,
     remote_sweep.STUDY,
     link_worlds.STUDY,
 )

@@ -15,6 +15,7 @@ from typing import Any
 
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.errors import ModelMismatchError, UsageError
+from engine.structure.layout import EXACT
 from engine.types import FLOAT8, FLOAT8_SCALE_BYTES, DrafterInfo, TargetInfo
 
 PROTOCOL = 1
@@ -29,8 +30,6 @@ FORMATS: dict[str, pb.RowFormat] = {
     FLOAT8: pb.ROW_FORMAT_FLOAT8_E4M3,
 }
 """Formats of rows by the name of their dtype."""
-EXACT = "exact"
-"""What stands for the dtype that a target's rows have."""
 _DIGEST = re.compile("[0-9a-f]{64}")
 _ITEM_BYTES = {pb.ROW_FORMAT_FLOAT32: 4, pb.ROW_FORMAT_BFLOAT16: 2, pb.ROW_FORMAT_FLOAT16: 2}
 

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 
-Message = pb.Open | pb.Block | pb.Chunk | pb.Renew | pb.Close
-Reply = pb.Opened | pb.BlockDraft
+Message = pb.Open | pb.Block | pb.Chunk | pb.Renew | pb.Close | pb.Shown | pb.Wanted
+Reply = pb.Opened | pb.BlockDraft | pb.Made | pb.Chunk
 
 
 @dataclass(frozen=True, slots=True)

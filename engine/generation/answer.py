@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
+from engine.generation.allocator import give_back
 from engine.generation.channels import LABEL, Channels
 from engine.generation.conversation import Conversation
 from engine.generation.text_stream import Pieces
@@ -133,6 +134,8 @@ def answering(
             stream.add(tuple(token for side, token in marked if side is answers), final=step.stop is not None)
         yield step
     conversation.keep((*request.prompt, *stopping.emitted))
+    if request.layout.window is not None:  # whoever bounds the cache looks at the process's memory
+        give_back()
     decoding = [step for step in steps if not step.prefill]
     forwards = sum(step.target_forwards for step in decoding)
     decode_s = (last_ns - first_ns) / 1e9

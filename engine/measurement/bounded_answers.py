@@ -50,6 +50,7 @@ class Candidate:
             raise UsageError("arm native is the baseline of every report; expected bounded or quantised layouts")
         identity = text.endswith(IDENTITY)
         layout = CacheLayout.parse(f"{text.removesuffix(IDENTITY)}+ftheta1" if identity else text)
+        layout.check_alone()
         restored = "identity" if identity else None if layout.rank is None else "f_theta"
         return cls(text, "candidate", str(layout), restored, drafts)
 

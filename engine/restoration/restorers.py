@@ -16,6 +16,7 @@ from engine.restoration.settings import (
     CONTEXT,
     LayerWidths,
     RestorationSettings,
+    check_drafter,
     check_fits,
     check_tensors,
     parse,
@@ -140,6 +141,33 @@ def f_theta(
     check_tensors(settings, folder.name, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
     named = {name: cast(tensor) for name, tensor in tensors.items()}
     return FTheta(settings, named, drafter.capture, reading(drafter, settings.input, cast), target.family.finish)
+
+
+def lent_f_theta(
+    folder: Path, tensors: Mapping[str, Array], drafter: ContextDrafter, cast: Callable[[Array], Array]
+) -> FTheta:
+    """Return the f_theta of a folder for a target elsewhere, which norms and rotates what is made here by itself.
+
+    Args:
+        folder: With its config.json.
+        tensors: Of its file, finite.
+        drafter: A backend's drafter.
+        cast: Brings an array to the device and dtype of what the drafter borrows.
+
+    Raises:
+        ModelConfigError: If its config cannot be honoured.
+        ModelMismatchError: If it was fitted for another drafter.
+        ModelWeightsError: If a tensor is not what the config says.
+    """
+    settings = parse(read_object(folder / "config.json"), folder.name)
+    check_drafter(settings, folder.name, drafter.info, input_size(drafter, settings.input))
+    check_tensors(settings, folder.name, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+    named = {name: cast(tensor) for name, tensor in tensors.items()}
+    return FTheta(settings, named, drafter.capture, reading(drafter, settings.input, cast), _unfinished)
+
+
+def _unfinished(_layer: int, keys: Array, values: Array, _positions: Sequence[int]) -> Rows:
+    return keys, values
 
 
 def full_layers(structure: Structure) -> tuple[int, ...]:

@@ -129,25 +129,47 @@ def check_fits(
     Raises:
         ModelMismatchError: If it was fitted on others, or for layers that are not there.
     """
-    for role, (made_for, digest), found in (
-        ("target", settings.target, pair[0]),
-        ("drafter", settings.drafter, pair[1]),
-    ):
-        if digest != found.digest:
-            raise ModelMismatchError(
-                f"{name} was fitted for the {role} {made_for!r} ({digest[:_DIGEST_SHOWN]}); this is {found.name!r} "
-                f"({str(found.digest)[:_DIGEST_SHOWN]}). Fit one for it: `kakeya-engine train ftheta`."
-            )
+    check_target(settings, name, pair[0], widths)
+    check_drafter(settings, name, pair[1], input_size)
+
+
+def check_drafter(settings: RestorationSettings, name: str, drafter: DrafterInfo, input_size: int) -> None:
+    """Check that an f_theta reads a drafter whose input of that name has so many values.
+
+    Raises:
+        ModelMismatchError: If it was fitted on another.
+    """
+    _check_bound(name, "drafter", settings.drafter, drafter)
     if settings.input_size != input_size:
         raise ModelMismatchError(
-            f"{name} reads {settings.input_size} values; {pair[1].name!r} makes {input_size}. Fetch its config again."
+            f"{name} reads {settings.input_size} values; {drafter.name!r} makes {input_size}. Fetch its config again."
         )
+
+
+def check_target(
+    settings: RestorationSettings, name: str, target: TargetInfo, widths: Mapping[int, LayerWidths]
+) -> None:
+    """Check that an f_theta belongs to a target whose full-attention layers have these widths.
+
+    Raises:
+        ModelMismatchError: If it was fitted on another, or for layers that are not there.
+    """
+    _check_bound(name, "target", settings.target, target)
     for layer, expected in settings.layers.items():
         if widths.get(layer) != expected:
             raise ModelMismatchError(
                 f"{name} restores layer {layer} of {expected.keys} and {expected.values} values; the target's "
                 f"full-attention layers are {sorted(widths)}. Fit one for it: `kakeya-engine train ftheta`."
             )
+
+
+def _check_bound(name: str, role: str, bound: tuple[str, str], info: TargetInfo | DrafterInfo) -> None:
+    made_for, digest = bound
+    if digest != info.digest:
+        raise ModelMismatchError(
+            f"{name} was fitted for the {role} {made_for!r} ({digest[:_DIGEST_SHOWN]}); this is {info.name!r} "
+            f"({str(info.digest)[:_DIGEST_SHOWN]}). Fit one for it: `kakeya-engine train ftheta`."
+        )
 
 
 def check_layout(settings: RestorationSettings | None, layout: CacheLayout, bounded: Sequence[int]) -> None:
@@ -163,7 +185,7 @@ def check_layout(settings: RestorationSettings | None, layout: CacheLayout, boun
             f"cache layout {layout}: no f_theta is loaded; name its folder with --restoration, or fit one: "
             "`kakeya-engine train ftheta`"
         )
-    if settings.rank != layout.rank:
+    if layout.rank and settings.rank != layout.rank:
         raise UsageError(
             f"cache layout {layout}: the f_theta that is loaded has rank {settings.rank}; expected the same"
         )

@@ -15,10 +15,13 @@ _BOUNDED = re.compile(
     r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[1-9][0-9]{0,6})(?P<exact>(\+exact[0-9]{1,3})*)"
     r"(\+pages(?P<page_rows>[1-9][0-9]{0,3})x(?P<page_count>[1-9][0-9]{0,4})(/(?P<policy>[a-z]{1,9}))?"
     r"(?P<paged>(\+layer[0-9]{1,3})*))?"
-    r"(?P<stream>\+stream)?(?P<host>\+host)?(\+ftheta(?P<rank>[1-9][0-9]{0,4}))?"
+    r"(?P<stream>\+stream)?(?P<host>\+host)?"
+    r"(?P<restored>\+ftheta(?=[1-9@])(?P<rank>[1-9][0-9]{0,4})?(?P<remote>@remote(/(?P<sent>bfloat16))?)?)?"
 )
 POLICIES = ("codes", "recent")
 """What may choose the pages that a block sees; the first does unless another is named."""
+EXACT = "exact"
+"""What stands for the dtype that a target's rows have."""
 LONGEST_BLOCK = 17
 """Rows that a pool holds at least: the longest draft that is asked for, and the bonus."""
 
@@ -31,7 +34,8 @@ class CacheLayout:
     (points of a lattice, 4 bits a value), or ``sink4+window64``.
     Behind a window may follow, in this order, ``+exact5`` for each layer that keeps every row, ``+pages16x10`` (10
     pages of 16 evicted rows) or ``+pages16x10/recent``, ``+layer5`` for each layer that alone has them, ``+stream``,
-    ``+host`` and ``+ftheta64``.
+    ``+host`` and ``+ftheta64``, which ``@remote`` or ``@remote/bfloat16`` has made on the drafter's host; the rank may
+    be left out there.
 
     Attributes:
         every_row: sliding layers keep every row too, the window enforced by the mask: a labelled study. Otherwise they
@@ -49,8 +53,10 @@ class CacheLayout:
         policy: what chooses those pages: one of ``POLICIES``, or ``attention``, which only a stream can measure.
         stream: evicted rows are read page by page for each block.
         host: evicted rows lie in the memory of the host instead of a file.
-        rank: evicted rows are made again from so many values a side, with pages those that are read; None for rows
-            that are kept or gone.
+        rank: evicted rows are made again from so many values a side, with pages those that are read; 0 for as many as
+            the drafter's host has, None for rows that are kept or gone.
+        remote: the dtype in which the drafter's host sends such rows, ``exact`` for the target's own; None where they
+            are made here.
     """
 
     every_row: bool = False
@@ -66,6 +72,7 @@ class CacheLayout:
     stream: bool = False
     host: bool = False
     rank: int | None = None
+    remote: str | None = None
 
     NATIVE: ClassVar[CacheLayout]
     FULL: ClassVar[CacheLayout]
@@ -95,7 +102,7 @@ class CacheLayout:
             f"cache layout {text!r}; expected native, full, affine8, affine4, d4x8, d4x4, e8x8 or e8x4, one of those "
             "with /GROUP behind it, or sinkROWS+windowROWS with a window of at least 1, and behind that +exactLAYER "
             "for each layer, +pagesROWSxPAGES or +pagesROWSxPAGES/POLICY, +layerLAYER for each that alone has pages, "
-            "+stream, +host and +fthetaRANK"
+            "+stream, +host and +fthetaRANK, or +ftheta@remote for rows that the drafter's host makes"
         )
 
     @classmethod
@@ -111,7 +118,8 @@ class CacheLayout:
             policy=parts["policy"] or _usual_policy(parts["page_rows"] is not None, parts["stream"] is not None),
             stream=parts["stream"] is not None,
             host=parts["host"] is not None,
-            rank=int(parts["rank"]) if parts["rank"] else None,
+            rank=int(parts["rank"] or 0) if parts["restored"] else None,
+            remote=(parts["sent"] or EXACT) if parts["remote"] else None,
         )
 
     def __str__(self) -> str:
@@ -128,7 +136,11 @@ class CacheLayout:
             parts += [f"layer{layer}" for layer in self.paged]
         parts += ["stream"] if self.stream else []
         parts += ["host"] if self.host else []
-        return "+".join(parts + ([] if self.rank is None else [f"ftheta{self.rank}"]))
+        return "+".join(parts + ([] if self.rank is None else [self._restored()]))
+
+    def _restored(self) -> str:
+        sent = "" if self.remote in (None, EXACT) else f"/{self.remote}"
+        return f"ftheta{self.rank or ''}" + ("" if self.remote is None else f"@remote{sent}")
 
     @property
     def lossless(self) -> bool:
@@ -210,6 +222,18 @@ class CacheLayout:
                 "expected at least a row for each row of a block. Draft fewer tokens or take more pages"
             )
 
+    def check_alone(self) -> None:
+        """Check that a process that reaches no other can compute it again, as it does every report.
+
+        Raises:
+            UsageError: If rows are made elsewhere.
+        """
+        if self.remote is not None:
+            raise UsageError(
+                f"cache layout {self}: what makes a report again reaches no other process; `kakeya-engine distributed "
+                "restore` compares rows made elsewhere with rows made here"
+            )
+
     def _check_pages(self) -> None:
         """Check that what is said of pages goes together."""
         if self.host and not self.evicts:
@@ -218,7 +242,7 @@ class CacheLayout:
             )
         if self.host and self.rank is not None:
             raise UsageError(
-                f"cache layout {self}: +host says where evicted rows lie, and with +ftheta{self.rank} they are made "
+                f"cache layout {self}: +host says where evicted rows lie, and with +{self._restored()} they are made "
                 "again and lie nowhere; expected one of the two"
             )
         if self.pages is None:

@@ -222,6 +222,7 @@ def _measure_launch(options: argparse.Namespace) -> None:
             "launches of either arm"
         )
     context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options)
+    layout.check_alone()
     if layout == CacheLayout.NATIVE:
         raise UsageError("--cache native is the baseline of every report; expected a bounded or quantised layout")
     engine = open_undrafted(options)

@@ -64,10 +64,16 @@ def wait_for_port(port: int, process: subprocess.Popen) -> None:
 
 
 class SshServer:
-    """A real sshd on loopback whose only key may only run git, or another forced command."""
+    """A real sshd on loopback whose only key may only run git, or another forced command, and forward ports if told."""
 
     def __init__(
-        self, folder: Path, *, protocol_v2: bool = True, forced: str = GIT_SHELL, port: int | None = None
+        self,
+        folder: Path,
+        *,
+        protocol_v2: bool = True,
+        forced: str = GIT_SHELL,
+        port: int | None = None,
+        forwarding: bool = False,
     ) -> None:
         self.folder = folder
         self.port = port or free_port()
@@ -78,7 +84,7 @@ class SshServer:
         public = (folder / "client_key.pub").read_text()
         allowed = folder / "authorized_keys"
         command = forced.replace('"', '\\"')
-        allowed.write_text(f'restrict,command="{command}" {public}')
+        allowed.write_text(f'restrict{",port-forwarding" * forwarding},command="{command}" {public}')
         allowed.chmod(0o600)
         host = (folder / "host_key.pub").read_text().split()
         (folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {host[0]} {host[1]}\n")

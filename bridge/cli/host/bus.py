@@ -15,7 +15,6 @@ from bridge.cli.host.places import (
     open_route,
     policy_or_none,
     require_route,
-    route_of,
     signing_bus,
     state_of,
 )
@@ -74,9 +73,7 @@ def move(call: HostCall[BusMoveOptions]) -> Answer:
     from bridge.runner.policy.file import owner_folder
 
     options, policy = call.options, policy_or_none(call.options)
-    route, state = route_of(options, policy), state_of(options)
-    if route is None:
-        raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
+    route, state = require_route(options, policy), state_of(options)
     if (options.place is None) != options.stay:
         raise UsageError("expected a place to move to, or --stay", remedy="kakeya-runner bus move NEW --bus ROUTE")
     by = None if policy is None else policy.identity.value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +17,7 @@ from engine import checkpoint
 from engine.backends.mlx import accept, sampling
 from engine.backends.mlx.accept import GreedyAccept
 from engine.backends.mlx.blas.library import loaded_blas, use_fast_blas
+from engine.backends.mlx.caches import GROW_ROWS
 from engine.backends.mlx.clock import MlxClock
 from engine.backends.mlx.dflash.affine import values_of
 from engine.backends.mlx.dflash.drafter import MlxDFlash
@@ -25,13 +26,15 @@ from engine.backends.mlx.models.config import completed, settle_embedding, settl
 from engine.backends.mlx.models.experts import check_expert_products
 from engine.backends.mlx.models.opening import open_module
 from engine.backends.mlx.native import MlxNative
-from engine.backends.mlx.rows import packed_features, packed_float8, unpacked_features, unpacked_float8
+from engine.backends.mlx.rows import LIBRARY, packed_features, packed_float8, unpacked_features, unpacked_float8
 from engine.backends.mlx.target import MlxTarget
 from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
 from engine.errors import ModelWeightsError, UsageError
 from engine.reader import Checkpoint, read_checkpoint
-from engine.restoration.restorers import FTheta, f_theta
+from engine.restoration.elsewhere import ElsewhereRestorer, elsewhere
+from engine.restoration.restorers import FTheta, f_theta, lent_f_theta
+from engine.restoration.rows import Latents
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory, metal_memory
 from engine.structure.stored import check_stored
@@ -185,10 +188,28 @@ class MlxBackend:
             ModelMismatchError: If it was fitted for others.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        check_stored(folder, "an f_theta on mlx", affine=True)
-        tensors = _tensors(folder)
-        _check_finite(tensors, folder)
+        tensors = _restoring_tensors(folder)
         return f_theta(folder, tensors, target, drafter, lambda given: given.astype(target.dtype))
+
+    def lend_restoration(self, folder: Path, lender: MlxTarget, drafter: MlxDFlash) -> Callable[[], Latents]:
+        """Load an f_theta for a target elsewhere; return what begins to keep what rows of one sequence are made of.
+
+        Raises:
+            ModelConfigError: If its config cannot be honoured.
+            ModelMismatchError: If it was fitted for another drafter.
+            ModelWeightsError: If tensors are missing, misshapen or not finite.
+        """
+        dtype = lender.dtype
+        lent = lent_f_theta(folder, _restoring_tensors(folder), drafter, lambda given: given.astype(dtype))
+        return lambda: Latents(lent, LIBRARY, GROW_ROWS, settle=True)
+
+    def restored_elsewhere(self, served: Any, target: MlxTarget) -> ElsewhereRestorer:
+        """Return what has rows made by an f_theta that is served.
+
+        Raises:
+            ModelMismatchError: If it was fitted for another target.
+        """
+        return elsewhere(served, self, target, lambda given: given.astype(target.dtype))
 
     def greedy(self, target: MlxTarget) -> GreedyAccept:
         """Return the greedy rule for a target's vocabulary."""
@@ -282,6 +303,13 @@ def _dtype(name: str) -> mx.Dtype:
     if name not in DTYPES:
         raise UsageError(f"dtype {name!r}; expected one of {', '.join(DTYPES)} or auto")
     return getattr(mx, name)
+
+
+def _restoring_tensors(folder: Path) -> dict[str, mx.array]:
+    check_stored(folder, "an f_theta on mlx", affine=True)
+    tensors = _tensors(folder)
+    _check_finite(tensors, folder)
+    return tensors
 
 
 def _check_finite(tensors: Mapping[str, mx.array], folder: Path) -> None:

@@ -8,6 +8,7 @@ from engine.backends.mlx.models.compiled import CompiledSteps
 from engine.backends.mlx.models.decoder import Weights
 from engine.backends.mlx.models.sequence import MlxSequence
 from engine.errors import ModelMismatchError
+from engine.restoration.elsewhere import ElsewhereRestorer
 from engine.restoration.restorers import Restorer
 from engine.structure.decoder import Structure
 from engine.structure.layout import CacheLayout
@@ -17,14 +18,16 @@ from engine.types import TargetInfo
 class MlxTarget(Weights):
     """Implements ``engine.protocols.TargetModel``."""
 
-    restorer: Restorer | None = None
+    restorer: Restorer | ElsewhereRestorer | None = None
     """What makes evicted rows again, None for nothing."""
 
     def __init__(self, module: Any, info: TargetInfo, structure: Structure) -> None:
         super().__init__(module, info, structure)
         self.steps = CompiledSteps(self.family)
 
-    def open(self, capture: tuple[int, ...], layout: CacheLayout, restorer: Restorer | None = None) -> MlxSequence:
+    def open(
+        self, capture: tuple[int, ...], layout: CacheLayout, restorer: Restorer | ElsewhereRestorer | None = None
+    ) -> MlxSequence:
         """Start a sequence; ``restorer`` stands in for the target's own.
 
         Raises:

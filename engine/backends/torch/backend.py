@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from engine import checkpoint
 from engine.backends.torch import accept, sampling
 from engine.backends.torch.accept import GreedyAccept
+from engine.backends.torch.caches import GROW_ROWS
 from engine.backends.torch.clock import TorchClock
 from engine.backends.torch.dflash.drafter import TorchDFlash
 from engine.backends.torch.dflash.lender import LendingTarget, TorchLender, read_lender
@@ -19,14 +22,16 @@ from engine.backends.torch.dflash.stored import read_drafter_tensors
 from engine.backends.torch.graphs.recording import CudaGraphs, too_old
 from engine.backends.torch.graphs.slots import Slots
 from engine.backends.torch.native import TorchNative
-from engine.backends.torch.rows import packed_features, packed_float8, unpacked_features, unpacked_float8
+from engine.backends.torch.rows import LIBRARY, packed_features, packed_float8, unpacked_features, unpacked_float8
 from engine.backends.torch.target import TorchTarget
 from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, UsageError
 from engine.huggingface import check_finite, check_opened, open_causal, read_tensors
 from engine.reader import Checkpoint, read_checkpoint
-from engine.restoration.restorers import FTheta, f_theta
+from engine.restoration.elsewhere import ElsewhereRestorer, elsewhere
+from engine.restoration.restorers import FTheta, f_theta, lent_f_theta
+from engine.restoration.rows import Latents
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory
 from engine.structure.stored import FLOATS, check_stored
@@ -172,10 +177,34 @@ class TorchBackend:
             ModelMismatchError: If it was fitted for others.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
+        tensors = self._restoring_tensors(folder)
+        return f_theta(folder, tensors, target, drafter, lambda given: given.to(target.device, target.dtype))
+
+    def lend_restoration(self, folder: Path, lender: LendingTarget, drafter: TorchDFlash) -> Callable[[], Latents]:
+        """Load an f_theta for a target elsewhere; return what begins to keep what rows of one sequence are made of.
+
+        Raises:
+            ModelConfigError: If its config cannot be honoured.
+            ModelMismatchError: If it was fitted for another drafter.
+            ModelWeightsError: If tensors are missing, misshapen or not finite.
+        """
+        tensors, device, dtype = self._restoring_tensors(folder), self._device, lender.dtype
+        lent = lent_f_theta(folder, tensors, drafter, lambda given: given.to(device, dtype))
+        return lambda: Latents(lent, LIBRARY, GROW_ROWS, settle=True)
+
+    def restored_elsewhere(self, served: Any, target: TorchTarget) -> ElsewhereRestorer:
+        """Return what has rows made by an f_theta that is served.
+
+        Raises:
+            ModelMismatchError: If it was fitted for another target.
+        """
+        return elsewhere(served, self, target, lambda given: given.to(target.device, target.dtype))
+
+    def _restoring_tensors(self, folder: Path) -> dict[str, torch.Tensor]:
         check_stored(folder, "an f_theta on torch", FLOATS | {"F64"}, affine=True)
         tensors = read_tensors(folder)
         check_finite(tensors, folder)
-        return f_theta(folder, tensors, target, drafter, lambda given: given.to(target.device, target.dtype))
+        return tensors
 
     def _graphed(self, target: TorchTarget) -> TorchTarget:
         if self._graphs:

@@ -9,6 +9,7 @@ from engine.backends.torch.graphs.slots import Slots
 from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.sequence import TorchSequence
 from engine.errors import ModelMismatchError
+from engine.restoration.elsewhere import ElsewhereRestorer
 from engine.restoration.restorers import Restorer
 from engine.structure.layout import CacheLayout
 from engine.types import Draft, TargetInfo
@@ -21,10 +22,12 @@ class TorchTarget(Weights):
         super().__init__(module, info, ahead)
         self.slots: Slots | None = None
         """Where sequences have their blocks recorded, None to run every forward as it comes."""
-        self.restorer: Restorer | None = None
+        self.restorer: Restorer | ElsewhereRestorer | None = None
         """What makes evicted rows again, None for nothing."""
 
-    def open(self, capture: tuple[int, ...], layout: CacheLayout, restorer: Restorer | None = None) -> TorchSequence:
+    def open(
+        self, capture: tuple[int, ...], layout: CacheLayout, restorer: Restorer | ElsewhereRestorer | None = None
+    ) -> TorchSequence:
         """Start a sequence; ``restorer`` stands in for the target's own.
 
         Raises:

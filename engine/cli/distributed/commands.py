@@ -1,4 +1,4 @@
-"""``kakeya-engine distributed serve|verify|demo|bench``: a drafter in another process, and what it is worth."""
+"""``kakeya-engine distributed serve|verify|restore|demo|bench``: a drafter in another process, and what it is worth."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from typing import Any
 from engine.bench.remote import RemoteDecode, RemoteTrial, measured_terms
 from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
-from engine.cli.distributed import demo
+from engine.cli.distributed import demo, restore
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
 from engine.distributed.compatibility import named_format
 from engine.distributed.loopback import check_loopback
 from engine.distributed.placement import PlacementSnapshot, plan
-from engine.distributed.served import serve_dflash, serve_ngram
+from engine.distributed.restoring import ServedRestoration
+from engine.distributed.served import serve_dflash, serve_ngram, serve_restoration
 from engine.distributed.session import Served
 from engine.distributed.sessions import LEASE_S, MOST_SESSIONS
 from engine.drafters.ngram import NgramModel
 from engine.errors import UsageError, needs_extra
 from engine.isolation.delayed_link import DelayedLink
 from engine.isolation.drafter_process import SERVING, DrafterProcess, served_words
-from engine.loading import NGRAM, Engine
+from engine.loading import ELSEWHERE, NGRAM, Engine, resolve_model
 from engine.measurement.ratio import paired_ratio
 from engine.measurement.selection import Prompt, load_prompts
 from engine.options import (
@@ -36,6 +37,7 @@ from engine.options import (
     add_model_options,
     amount,
     cache_layout,
+    from_here,
     longest_draft,
     open_lent,
     open_selected,
@@ -46,14 +48,16 @@ from engine.protocols import DrafterModel
 from engine.tokenizer import Tokenizer
 
 VERBS = {
-    "serve": "offer a drafter on a port of this machine until interrupted",
+    "serve": "offer a drafter, with --restoration rows made again too, on a port of this machine until interrupted",
     "verify": "compare drafts and output with the drafter here, in another process, and with plain decoding",
+    "restore": "compare evicted rows made again here and in another process, beside the cache with every row",
     "demo": "two nodes exchange cards, the other one drafts, the target here verifies; link and speeds in one table",
     "agree": "print what both ends of a session have to agree on, as one hash",
     "plan": "measure what a remote drafter brings and costs here, and say whether it is worth asking",
     "bench": "plain decoding, the drafter here, and the drafter behind links of several round-trip times",
 }
 LOOPBACK = "127.0.0.1:0"
+CODE = "code-structured"
 PATIENT_S = 600.0
 """How long `verify` waits for a draft: what it compares does not depend on how busy the machine is."""
 
@@ -76,13 +80,14 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument(
         "--rows", default="exact", help="dtype of the rows sent: exact, bfloat16, float8_e4m3 (default: %(default)s)"
     )
-    built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
+    built.add_argument("--set", help=f"prompt set or file (default: {CODE}; restore: {restore.RECALL})")
     built.add_argument("--prompts", type=positive, default=6, help="how many prompts (default: %(default)s)")
     built.add_argument("--max-new", type=positive, default=64, help="token budget (default: %(default)s)")
     built.add_argument("--depth", type=positive, default=3, help="verify, demo: tokens a draft (default: %(default)s)")
     built.add_argument(
         "--rtt", type=_trips, default="0,20,50", help="bench: round-trip times in ms (default: %(default)s)"
     )
+    built.add_argument("--here", action="store_true", help="restore: only rows made here, beside every row")
     add_cache_option(built)
     built.add_argument("--link-ms", type=amount, default=0.0, help="plan: round trip of the way there (default: 0)")
     built.add_argument("--link-mib-s", type=amount, help="plan: what goes over it a second (default: unbounded)")
@@ -124,7 +129,15 @@ def _check_measured(options: argparse.Namespace) -> None:
 def main(argv: list[str]) -> int:
     """Run a verb; verify exits 1 where anything differs."""
     options = parser().parse_args(argv)
-    verbs = {"serve": _serve, "verify": _verify, "demo": _demo, "agree": _agree, "plan": _plan, "bench": _bench}
+    verbs = {
+        "serve": _serve,
+        "verify": _verify,
+        "restore": _restore,
+        "demo": _demo,
+        "agree": _agree,
+        "plan": _plan,
+        "bench": _bench,
+    }
     return guarded(lambda: verbs[options.verb](options))
 
 
@@ -139,23 +152,44 @@ def _rpc() -> Any:
     return argparse.Namespace(client=client, methods=methods, node=node, remote=remote, server=server)
 
 
-def _dflash_served(options: argparse.Namespace) -> Served:
-    """Load a DFlash drafter with what it borrows of its target, and offer it."""
+def _dflash_served(options: argparse.Namespace) -> tuple[Served, ServedRestoration | None]:
+    """Load a DFlash drafter with what it borrows of its target, and offer it; with the f_theta that reads it, if named.
+
+    Raises:
+        UsageError: If the f_theta named is an address.
+    """
+    named = from_here(options.restoration)
+    if named is not None and named.startswith(ELSEWHERE):
+        raise UsageError(f"--restoration {named}: serve loads an f_theta; expected its folder or name")
     backend, drafter, lender, folder = open_lent(options)
-    return serve_dflash(backend, drafter, lender.info, folder)
+    restoring = None if named is None else serve_restoration(backend, drafter, lender, resolve_model(named))
+    return serve_dflash(backend, drafter, lender.info, folder), restoring
+
+
+def _restore(options: argparse.Namespace) -> int:
+    _check_measured(options)
+    _rpc()
+    return restore.show(options)
 
 
 def _serve(options: argparse.Namespace) -> int:
     rpc = _rpc()
+    restoration: ServedRestoration | None = None
     if (options.drafter or os.environ.get("KAKEYA_DRAFTER")) == NGRAM:
         served = {rpc.methods.NGRAM: serve_ngram(NgramModel())}
+        if options.restoration is not None:
+            raise UsageError(
+                "--restoration: prompt lookup reads nothing that rows could be made of; serve a DFlash drafter"
+            )
     else:
-        served = {rpc.methods.DFLASH: _dflash_served(options)}
-    server = rpc.server.DrafterServer(served, LEASE_S, options.sessions)
+        drafter, restoration = _dflash_served(options)
+        served = {rpc.methods.DFLASH: drafter}
+    server = rpc.server.DrafterServer(served, LEASE_S, options.sessions, restoration=restoration)
 
     async def serve() -> None:
         address = await server.start(options.address or LOOPBACK)
         names = ", ".join(each.offer.info.name for each in served.values())
+        names += "" if restoration is None else f", {restoration.offer.name}"
         print(f"{SERVING}{address} · {names}", flush=True)
         try:
             if options.until_eof:
@@ -213,9 +247,15 @@ def _opened(options: argparse.Namespace) -> tuple[Engine, list[Prompt]]:
     options.depth = depth
     if engine.drafter.info.name == "none":
         raise UsageError("this compares a drafter here with the same one elsewhere; give --drafter one")
-    prompts = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name).prompts[: options.prompts]
+    prompts = _prompts(options, engine)
     check_prompts((prompt.ids for prompt in prompts), engine.target.info, options.max_new)
     return engine, list(prompts)
+
+
+def _prompts(options: argparse.Namespace, engine: Engine) -> tuple[Prompt, ...]:
+    """Return as many prompts of the set as were asked for."""
+    prompts = load_prompts(options.set or CODE, Tokenizer(engine.folder), engine.target.info.name).prompts
+    return prompts[: options.prompts]
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -254,7 +294,7 @@ def _demo(options: argparse.Namespace) -> int:
     cache_layout(options)
     rpc = _rpc()
     engine = open_undrafted(options)
-    prompt = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name).prompts[0]
+    prompt = _prompts(options, engine)[0]
     check_prompts([prompt.ids], engine.target.info, options.max_new)
     return demo.show(options, engine, prompt.ids, rpc)
 

@@ -14,6 +14,7 @@ import grpc
 from engine.distributed.compatibility import DrafterOffer
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.loopback import check_loopback
+from engine.distributed.restoration_offer import RestorationOffer
 from engine.distributed.rpc.methods import MESSAGE_BYTES, DraftingService
 from engine.distributed.stream import DraftStream, Listener, Message
 from engine.errors import SessionError
@@ -58,20 +59,38 @@ class DrafterChannel:
             SessionError: If it does not answer.
             ModelMismatchError: If it speaks another version of the protocol.
         """
+        offer = DrafterOffer.read(self._described(wait_s, "no drafter answers").drafter)
+        self._lease_s = offer.lease_s
+        return offer
+
+    def describe_restoration(self, wait_s: float = DESCRIBE_S) -> RestorationOffer:
+        """Return which f_theta the server makes rows with.
+
+        Raises:
+            SessionError: If it does not answer, or makes none.
+            ModelMismatchError: If it speaks another version of the protocol.
+        """
+        offer = RestorationOffer.read(self._described(wait_s, "nobody makes rows again").restoration)
+        self._lease_s = offer.lease_s
+        return offer
+
+    def _described(self, wait_s: float, nobody: str) -> Any:
+        """Return what the server says of itself.
+
+        Raises:
+            SessionError: If it does not answer.
+        """
         call = self._channel.unary_unary(
             self._service.path(self._service.describe),
             request_serializer=self._service.describe_request.SerializeToString,
             response_deserializer=self._service.described.FromString,
         )
         try:
-            answer = call(self._service.describe_request(), timeout=wait_s, wait_for_ready=True)
+            return call(self._service.describe_request(), timeout=wait_s, wait_for_ready=True)
         except grpc.RpcError as error:
             raise SessionError(
-                error.code().name, f"no drafter answers at {self.address}: {error.details()}; is it served there?"
+                error.code().name, f"{nobody} at {self.address}: {error.details()}; is it served there?"
             ) from error
-        offer = DrafterOffer.read(answer.drafter)
-        self._lease_s = offer.lease_s
-        return offer
 
     def round_trip_s(self, wait_s: float = DESCRIBE_S) -> float:
         """Return the seconds that a call takes which nothing is computed for.

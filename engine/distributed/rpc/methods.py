@@ -13,7 +13,15 @@ from engine.distributed.stream import Message, Reply
 
 MESSAGE_BYTES = 4 << 20
 """The largest message either side takes: a chunk, or the tokens of a block, with room to spare."""
-KINDS = {pb.Open: "open", pb.Block: "block", pb.Renew: "renew", pb.Close: "close", pb.Chunk: "chunk"}
+KINDS = {
+    pb.Open: "open",
+    pb.Block: "block",
+    pb.Renew: "renew",
+    pb.Close: "close",
+    pb.Chunk: "chunk",
+    pb.Shown: "shown",
+    pb.Wanted: "wanted",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +67,14 @@ DFLASH = DraftingService(
     pb.DescribeDFlashResponse,
     pb.DraftBlocksRequest,
     pb.DraftBlocksResponse,
+)
+RESTORATION = DraftingService(
+    "kakeya.v1.RestorationService",
+    "DescribeRestoration",
+    "Restore",
+    pb.DescribeRestorationRequest,
+    pb.DescribeRestorationResponse,
+    pb.RestoreRequest,
+    pb.RestoreResponse,
 )
 SERVICES = {"ngram": NGRAM, "dflash": DFLASH}

@@ -6,12 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.distributed.compatibility import EXACT, named_format, tokenizer_digest
+from engine.distributed.compatibility import named_format, tokenizer_digest
 from engine.distributed.remote_drafter import PATIENCE_S, RemoteModel
+from engine.distributed.remote_rows import PATIENCE_S as ROWS_PATIENCE_S
+from engine.distributed.remote_rows import RemoteRestoration
 from engine.distributed.rpc.client import DESCRIBE_S, DrafterChannel
-from engine.distributed.rpc.methods import DFLASH, NGRAM
+from engine.distributed.rpc.methods import DFLASH, NGRAM, RESTORATION
 from engine.errors import EngineError, SessionError
 from engine.protocols import Backend
+from engine.structure.layout import EXACT
 
 ROUND_TRIPS = 3
 """How many calls are timed, of which the shortest says how far away a server is."""
@@ -84,3 +87,27 @@ def remote_model(
         # The connection is there now: making it took longer than a call does. One call may meet a bad moment.
         round_trip_s=min(channel.round_trip_s() for _ in range(ROUND_TRIPS)),
     )
+
+
+def remote_restoration(
+    address: str, wait_s: float = DESCRIBE_S, patience_s: float = ROWS_PATIENCE_S
+) -> RemoteRestoration:
+    """Return the f_theta served at an address; the connection lasts as long as the process.
+
+    Args:
+        address: of this machine.
+        wait_s: how long its host may take to say what it is.
+        patience_s: how long it may be silent with rows that were asked for.
+
+    Raises:
+        ModelMismatchError: If it speaks another version of the protocol, or says something unusable.
+        SessionError: If nobody answers, or makes rows there.
+        UsageError: If other machines reach the address.
+    """
+    channel = DrafterChannel(address, RESTORATION)
+    try:
+        offer = channel.describe_restoration(wait_s)
+    except EngineError:
+        channel.close()
+        raise
+    return RemoteRestoration(offer, channel.address, channel.connect, patience_s)

@@ -18,7 +18,9 @@ from grpc_health.v1.health import aio as health
 
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.loopback import check_loopback, check_unserved
-from engine.distributed.rpc.methods import MESSAGE_BYTES, DraftingService
+from engine.distributed.restoring import ServedRestoration
+from engine.distributed.rpc.methods import MESSAGE_BYTES, RESTORATION, DraftingService
+from engine.distributed.rpc.restoring import RestorationHandlers
 from engine.distributed.session import DraftSession, Served
 from engine.distributed.sessions import LEASE_S, MOST_SESSIONS, SessionTable
 from engine.distributed.tensors import Assembly
@@ -36,19 +38,24 @@ GRACE_S = 1.0
 
 
 class DrafterServer:
-    """Serves drafters by service on one address of this machine."""
+    """Serves drafters by service on one address of this machine, and rows made again beside them."""
 
     def __init__(
         self,
         served: Mapping[DraftingService, Served],
         lease_s: float = LEASE_S,
         most_sessions: int = MOST_SESSIONS,
+        *,
+        restoration: ServedRestoration | None = None,
     ) -> None:
         self.tables = {
             service: SessionTable(each, time.monotonic, lease_s, most_sessions) for service, each in served.items()
         }
         self._lease_s = lease_s
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="kakeya-drafting")
+        self._restoring: RestorationHandlers | None = None
+        if restoration is not None:
+            self._restoring = RestorationHandlers(restoration, self._worker, lease_s, most_sessions)
         self._server: grpc.aio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -66,6 +73,9 @@ class DrafterServer:
         for service, table in self.tables.items():
             server.add_generic_rpc_handlers((self._handlers(service, table),))
             await beside.set(service.name, health_pb2.HealthCheckResponse.SERVING)
+        if self._restoring is not None:
+            server.add_generic_rpc_handlers((self._restoring.generic(),))
+            await beside.set(RESTORATION.name, health_pb2.HealthCheckResponse.SERVING)
         try:
             port = server.add_insecure_port(checked)
         except RuntimeError as error:

@@ -27,12 +27,13 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
         ("k3-kv-quant-eval", "kv-quant.json", "recall_affine8"),
         ("k3-bounded-kv", "bounded-kv.json", "kv_saving"),
         ("k3-step1-incremental", "bounded-recall.json", "recall"),
+        ("cuda-step1-incremental -p device=cpu", "bounded-recall.json", "recall"),
         ("k3-step2-fused", "bounded-recall.json", "recall"),
         ("k3-step2-fused-allmlx", "bounded-recall.json", "recall"),
     ],
 )
 def test_a_smoke_run_passes_the_gate_with_its_primary_claim(clone: Clone, preset: str, report: str, claim: str) -> None:
-    ran = clone.mac("run", preset, "--wait", timeout_s=280)
+    ran = clone.mac("run", *preset.split(), "--wait", timeout_s=280)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert re.match(r"passed +(valid|recorded) \(smoke\)", ran.stdout)
     folder = Path(clone.mac("open", "@last").stdout.strip())

@@ -22,6 +22,7 @@ TEXTS = [
 PARTS = ["+exact5", "+exact0+exact12", "+pages16x10", "+pages16x10/recent", "+pages16x10/recent+host", "+stream"]
 PARTS += ["+pages16x10+layer5", "+exact2+pages16x10/recent+layer0+layer12+host"]
 PARTS += ["+stream+host", "+ftheta64", "+exact5+pages16x10+stream+ftheta64"]
+PARTS += ["+ftheta@remote", "+ftheta64@remote", "+pages16x10+ftheta64@remote/bfloat16"]
 
 
 @pytest.mark.parametrize("text", [*TEXTS, *(f"sink4+window64{part}" for part in PARTS)])

@@ -17,6 +17,7 @@ from engine.backends.mlx.models.decoder import Weights
 from engine.backends.mlx.rows import LIBRARY, squared
 from engine.backends.rows import stored_errors
 from engine.decoding.prompt import check_prompt
+from engine.restoration.elsewhere import ElsewhereRestorer
 from engine.restoration.restorers import Restorer
 from engine.restoration.rows import restore
 from engine.structure.layout import CacheLayout
@@ -32,7 +33,7 @@ class MlxSequence:
         target: Weights,
         capture: tuple[int, ...],
         layout: CacheLayout,
-        restorer: Restorer | None = None,
+        restorer: Restorer | ElsewhereRestorer | None = None,
         steps: CompiledSteps | None = None,
     ) -> None:
         """Begin with empty caches; ``restorer`` makes rows again where the layout says so, ``steps`` replays forwards.
@@ -178,8 +179,10 @@ class MlxSequence:
         return page_counts(self.caches)
 
     def close(self) -> None:
-        """Let go of evicted pages; may be called again."""
+        """Let go of evicted pages, and of who makes rows again; may be called again."""
         close_all(self.caches)
+        if self.latents is not None:
+            self.latents.close()
 
     def fallbacks(self) -> dict[str, int]:
         """Return nothing: there is one way to run a forward."""

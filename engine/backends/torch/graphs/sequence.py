@@ -15,6 +15,7 @@ from engine.backends.torch.caches import Held, LayerCaches
 from engine.backends.torch.graphs.slots import NoSlot, Slot, Slots
 from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.sequence import TorchSequence
+from engine.restoration.elsewhere import ElsewhereRestorer
 from engine.restoration.restorers import Restorer
 from engine.structure.layout import CacheLayout
 from engine.types import Forward, StoredError
@@ -29,7 +30,7 @@ class GraphedSequence(TorchSequence):
         capture: tuple[int, ...],
         layout: CacheLayout,
         slots: Slots,
-        restorer: Restorer | None = None,
+        restorer: Restorer | ElsewhereRestorer | None = None,
     ) -> None:
         super().__init__(target, capture, layout, restorer)
         self._slots = slots

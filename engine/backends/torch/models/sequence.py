@@ -17,6 +17,7 @@ from engine.backends.torch.models.rotary import RotaryTable
 from engine.backends.torch.rows import LIBRARY, squared
 from engine.backends.torch.sending import send
 from engine.decoding.prompt import check_prompt
+from engine.restoration.elsewhere import ElsewhereRestorer
 from engine.restoration.restorers import Restorer
 from engine.restoration.rows import restore
 from engine.structure.layout import CacheLayout
@@ -27,7 +28,11 @@ class TorchSequence:
     """Caches, rotary tables and capture of one request."""
 
     def __init__(
-        self, target: Weights, capture: tuple[int, ...], layout: CacheLayout, restorer: Restorer | None = None
+        self,
+        target: Weights,
+        capture: tuple[int, ...],
+        layout: CacheLayout,
+        restorer: Restorer | ElsewhereRestorer | None = None,
     ) -> None:
         """Begin with empty caches; ``restorer`` makes rows again where the layout says so.
 
@@ -134,8 +139,10 @@ class TorchSequence:
         return page_counts(self.caches.layers)
 
     def close(self) -> None:
-        """Let go of evicted pages; may be called again."""
+        """Let go of evicted pages, and of who makes rows again; may be called again."""
         close_all(self.caches.layers)
+        if self.latents is not None:
+            self.latents.close()
 
     def fallbacks(self) -> dict[str, int]:
         """Return by reason how many forwards of blocks ran in a slower way than the engine has."""

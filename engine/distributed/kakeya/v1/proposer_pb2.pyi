@@ -241,3 +241,87 @@ class Proposal(_message.Message):
     tokens: _containers.RepeatedScalarFieldContainer[int]
     probabilities: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, tokens: _Optional[_Iterable[int]] = ..., probabilities: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class DescribeRestorationRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeRestorationResponse(_message.Message):
+    __slots__ = ("restoration",)
+    RESTORATION_FIELD_NUMBER: _ClassVar[int]
+    restoration: RestorationFacts
+    def __init__(self, restoration: _Optional[_Union[RestorationFacts, _Mapping]] = ...) -> None: ...
+
+class RestorationFacts(_message.Message):
+    __slots__ = ("protocol", "name", "digest", "config_json", "capture", "hidden_size", "lease_ms")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_JSON_FIELD_NUMBER: _ClassVar[int]
+    CAPTURE_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_SIZE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    name: str
+    digest: str
+    config_json: str
+    capture: _containers.RepeatedScalarFieldContainer[int]
+    hidden_size: int
+    lease_ms: int
+    def __init__(self, protocol: _Optional[int] = ..., name: _Optional[str] = ..., digest: _Optional[str] = ..., config_json: _Optional[str] = ..., capture: _Optional[_Iterable[int]] = ..., hidden_size: _Optional[int] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+
+class RestoreRequest(_message.Message):
+    __slots__ = ("open", "shown", "chunk", "wanted", "renew", "close")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    RENEW_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_FIELD_NUMBER: _ClassVar[int]
+    open: Open
+    shown: Shown
+    chunk: Chunk
+    wanted: Wanted
+    renew: Renew
+    close: Close
+    def __init__(self, open: _Optional[_Union[Open, _Mapping]] = ..., shown: _Optional[_Union[Shown, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., wanted: _Optional[_Union[Wanted, _Mapping]] = ..., renew: _Optional[_Union[Renew, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ...) -> None: ...
+
+class RestoreResponse(_message.Message):
+    __slots__ = ("opened", "made", "chunk")
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    MADE_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    opened: Opened
+    made: Made
+    chunk: Chunk
+    def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., made: _Optional[_Union[Made, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
+
+class Shown(_message.Message):
+    __slots__ = ("sequence", "start", "rows")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    start: int
+    rows: Rows
+    def __init__(self, sequence: _Optional[int] = ..., start: _Optional[int] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ...) -> None: ...
+
+class Wanted(_message.Message):
+    __slots__ = ("sequence", "layers", "begin", "end")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    layers: _containers.RepeatedScalarFieldContainer[int]
+    begin: int
+    end: int
+    def __init__(self, sequence: _Optional[int] = ..., layers: _Optional[_Iterable[int]] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class Made(_message.Message):
+    __slots__ = ("sequence", "rows")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    rows: Rows
+    def __init__(self, sequence: _Optional[int] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ...) -> None: ...

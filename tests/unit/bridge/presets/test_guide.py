@@ -26,7 +26,9 @@ def test_the_complete_preset_of_the_guide_loads():
             assert re.search(rf"\b{field.rstrip('s')}", block[1]), f"the guide does not show {field}"
 
 
-@pytest.mark.parametrize("name", ["k3-step1-incremental", "k3-step2-fused", "k3-step2-fused-allmlx"])
+@pytest.mark.parametrize(
+    "name", ["k3-step1-incremental", "cuda-step1-incremental", "k3-step2-fused", "k3-step2-fused-allmlx"]
+)
 def test_a_preset_of_bounded_caches_takes_every_arm_of_its_guide(name):
     text = (GUIDES / "bounded-caches.md").read_text(encoding="utf-8").partition("## Arms")[2].partition("\n## ")[0]
     table = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)

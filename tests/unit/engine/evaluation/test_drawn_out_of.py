@@ -29,7 +29,9 @@ def test_a_draw_of_nearly_a_whole_set_is_refused() -> None:
         drawn_prompts(some(120), 4, 60, "nonce")
 
 
-@pytest.mark.parametrize("preset", ["k3-step1-incremental", "k3-step2-fused", "k3-step2-fused-allmlx"])
+@pytest.mark.parametrize(
+    "preset", ["k3-step1-incremental", "cuda-step1-incremental", "k3-step2-fused", "k3-step2-fused-allmlx"]
+)
 def test_a_preset_draws_of_a_set_that_is_large_enough_and_is_confirmed_on_the_same(preset: str) -> None:
     commands = tomllib.loads(files("bridge.presets").joinpath(f"{preset}.toml").read_text())["commands"]
     named = {command["argv"][command["argv"].index("--set") + 1] for command in commands}
