@@ -23,6 +23,7 @@ hypothesis.settings.register_profile("patient", deadline=None)  # an example's s
 hypothesis.settings.load_profile("patient")
 FACILITIES = (
     "actionlint",
+    "clients",
     "compiler",
     "cuda",
     "metal",
@@ -38,6 +39,8 @@ PROGRAMS = {
     "bwrap": "sandbox",
     "bwrap|sandbox-exec": "sandbox",
     "cc": "compiler",
+    "curl": "clients",
+    "lm_eval": "clients",
     "ssh-agent": "ssh",
     "ssh-keygen": "ssh",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.studies.bus import calls, chaos, faults, fresh_clone, listings, servers
 from benchmarks.studies.caches import evicted_bytes, nats, page_recall, restored_elsewhere, restored_recall
-from benchmarks.studies.claims import equal_sittings, forgeries, predicted_sittings
+from benchmarks.studies.claims import equal_sittings, forgeries, predicted_sittings, server_speeds
 from benchmarks.studies.claims.claim_runs import campaign as claim_runs
 from benchmarks.studies.claims.equal_arms import campaign as equal_arms
 from benchmarks.studies.clusters import ray_runs, slurm_runs
@@ -45,6 +45,7 @@ _ALL = (
     equal_sittings.STUDY,
     predicted_sittings.STUDY,
     forgeries.STUDY,
+    server_speeds.STUDY,
     evicted_bytes.STUDY,
     nats.STUDY,
     models_check.STUDY,

@@ -2,11 +2,13 @@
 
 Standard library only, and nothing of this package. It runs beside the sandbox of the servers: it shares their network
 and nothing else. Speaks the protocol of docs/turns.md, where a turn is a batch of requests sent at once; what it saw
-goes into a file of the runner's, which no server can open. argv: ``FOLDER STREAMS``: workload.toml says the rest. It is
-read, and the tokenizer that it names, before the runner's side joins that network and becomes another user.
+goes into a file of the runner's, which no server can open. argv: ``FOLDER STREAMS [PROGRAM ...]``: workload.toml
+says the rest. It is read, and the tokenizer that it names, and PROGRAM is started, before the runner's side joins that
+network and becomes another user.
 
 Every prompt stands behind a line that follows from the launch's nonce. Half of the batches continue the beginnings of
-their prompts by a text that a drawn server makes at temperature 1 after the nonce is known: nobody could prepare them.
+their prompts by a text that is made at temperature 1 after the nonce is known: nobody could prepare them. PROGRAM, the
+host's own target, makes it and says how each answer begins; where there is none, a drawn server makes it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import os
 import random
 import socket
 import statistics
+import subprocess
 import sys
 import time
 import tomllib
@@ -35,6 +38,9 @@ LINE_MOST_BYTES = 1 << 20
 TOKEN_MOST_CHARS = 64
 """Of one token on average: an answer that is longer than its tokens allow is ended."""
 CONTINUED_TOKENS = 16
+FIRST_TOKENS = 2
+"""Of the target's own answer, to see how others begin: a first one may be a part of a character."""
+TARGET_ENDS_S = 30.0
 ASKER_ROUNDS = 5
 _ENDLESS = "does not end its answer within {:.0f} s and {} {}"
 SIDES = ("baseline", "candidate")
@@ -64,15 +70,22 @@ class Server:
         Raises:
             AskedServerError: it does not, in this time.
         """
-        until_s = time.monotonic() + patience_s
-        while time.monotonic() < until_s:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                connection = http.client.HTTPConnection(*self.address, timeout=5.0)
+        until_s, last = time.monotonic() + patience_s, ""
+        while (left_s := until_s - time.monotonic()) > 0:
+            connection = http.client.HTTPConnection(*self.address, timeout=min(5.0, left_s))
+            try:
                 connection.request("GET", self.ready)
-                if connection.getresponse().status == http.client.OK:
-                    return
+                with connection.getresponse() as response:
+                    if response.status == http.client.OK:
+                        return
+                    last = f"it answers {response.status}"
+            except (OSError, http.client.HTTPException) as error:
+                last = str(error) or type(error).__name__
+            finally:
+                connection.close()
             time.sleep(0.05)
-        raise AskedServerError(f"{self.arm}: does not answer {self.ready} with 200 within {patience_s:.0f} s")
+        asked = f"{self.arm}: does not answer {self.ready} with 200 within {patience_s:.0f} s"
+        raise AskedServerError(f"{asked}: {' '.join(last.split())[:200]}")
 
     def ask(self, prompt: str, *, stream: bool = True, **fields: object) -> dict[str, Any]:
         """Return one answer with its times.
@@ -132,6 +145,93 @@ def _events(response: http.client.HTTPResponse, most_chars: int) -> Iterator[dic
             yield event
 
 
+class Target:
+    """The host's own target: a process of the runner's user that shares neither network nor files with the servers.
+
+    Args:
+        argv: its command line; it gets lines of JSON and answers each.
+    """
+
+    def __init__(self, argv: list[str]) -> None:
+        environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd="/")
+
+    def add(self, text: str, *, tokens: int, seed: int | None) -> str:
+        """Return what it adds to a text: drawn at temperature 1, or greedy without a seed.
+
+        Raises:
+            AskedServerError: it ended, or answers otherwise.
+        """
+        to_target, answers = self._process.stdin, self._process.stdout
+        if to_target is None or answers is None:
+            raise AskedServerError("the host's own target: closed")
+        with contextlib.suppress(BrokenPipeError):
+            to_target.write(json.dumps({"text": text, "tokens": tokens, "seed": seed}).encode() + b"\n")
+            to_target.flush()
+        line = answers.readline(LINE_MOST_BYTES)
+        try:
+            return str(json.loads(line)["text"])
+        except (ValueError, TypeError, KeyError):
+            printed = b"" if self._process.stderr is None or line else self._process.stderr.read(LINE_MOST_BYTES)
+            last = (printed or line).decode("utf-8", "replace").strip().splitlines()
+            why = " ".join(last[-1:])[:400] or "ended and printed nothing"
+            raise AskedServerError(f"the host's own target: {why}") from None
+
+    def close(self) -> None:
+        """Let it end, so that nothing of it is there while servers are measured.
+
+        Raises:
+            AskedServerError: it does not.
+        """
+        try:
+            self._process.communicate(timeout=TARGET_ENDS_S)
+        except subprocess.TimeoutExpired:
+            raise AskedServerError(f"the host's own target: does not end within {TARGET_ENDS_S:.0f} s") from None
+
+
+class Tokens:
+    """Counts the tokens of texts with the host's own tokenizer; its library is the host's, too.
+
+    Args:
+        folder: of the tokenizer.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        import site
+
+        site.main()  # this program was started without the packages of its interpreter
+        from tokenizers import Tokenizer
+
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._ends = frozenset(_end_ids(folder, self._tokenizer.token_to_id))
+
+    def count(self, text: str) -> int:
+        """Return how many tokens a text has."""
+        return len(self._ids(text))
+
+    def count_ends(self, text: str) -> int:
+        """Return how many of them end an answer."""
+        return sum(token in self._ends for token in self._ids(text))
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+def _end_ids(folder: Path, id_of: Callable[[str], int | None]) -> Iterator[int]:
+    """Yield the tokens that the files beside a tokenizer say an answer ends with."""
+    for name in ("generation_config.json", "config.json", "tokenizer_config.json"):
+        with contextlib.suppress(OSError):
+            described = json.loads((folder / name).read_text("utf-8"))
+            ids = described.get("eos_token_id")
+            yield from ids if isinstance(ids, list) else () if ids is None else (ids,)
+            end = described.get("eos_token")
+            text = end.get("content") if isinstance(end, dict) else end
+            token = None if text is None else id_of(text)
+            yield from () if token is None else (token,)
+
+
 class Asker:
     """Asks what a launch asks.
 
@@ -140,7 +240,8 @@ class Asker:
         prompts: the pinned ones.
         streams: how many requests are sent at once.
         rows: descriptor that gets a line an answer.
-        count: counts the tokens of a text; None where no tokenizer is named.
+        tokens: counts those of a text; None where no tokenizer is named.
+        target: the host's own, which continues prompts; None lets the servers do it.
     """
 
     def __init__(
@@ -149,9 +250,12 @@ class Asker:
         prompts: list[str],
         streams: int,
         rows: int,
-        count: Callable[[str], int] | None = None,
+        *,
+        tokens: Tokens | None = None,
+        target: Target | None = None,
     ) -> None:
-        self._count = count
+        self._tokens, self._target = tokens, target
+        self._begins: dict[int, str] = {}
         self.servers, self.prompts, self.streams, self._rows = servers, prompts, streams, rows
         self.batches = 2 * math.ceil(len(prompts) / streams)
         self._pool = ThreadPoolExecutor(streams)
@@ -169,19 +273,28 @@ class Asker:
             self._places |= {batch: place for place, batch in enumerate(sorted(half))}
 
     def prepare(self) -> None:
-        """Let a drawn server continue the prompts of the other half, so that nobody could know them before."""
+        """Let the prompts of the other half be continued, so that nobody could know them before."""
         drawn = random.Random(f"{self._nonce}:continued")  # noqa: S311
         for batch in sorted(set(range(self.batches)) - self._pinned):
             for stream in range(self.streams):
-                server = self.servers[drawn.choice(sorted(self.servers))]
                 opening = _beginning(self._pinned_prompt(batch, stream))
-                made = server.ask(
-                    self._salted(opening, f"continued-{batch}-{stream}"),
-                    max_tokens=CONTINUED_TOKENS, temperature=1.0, seed=drawn.getrandbits(31),
-                )  # fmt: skip
-                if made["error"] is not None:
-                    raise AskedServerError(f"{server.arm}: {made['error']}")
-                self._texts[batch, stream] = opening + made["text"]
+                salted = self._salted(opening, f"continued-{batch}-{stream}")
+                self._texts[batch, stream] = opening + self._continue(salted, drawn)
+        if self._target is not None:
+            for batch in range(self.batches):
+                prompt = self._salted(self._body(batch, 0), f"{batch}-0")
+                self._begins[batch] = self._target.add(prompt, tokens=FIRST_TOKENS, seed=None)
+            self._target.close()
+
+    def _continue(self, prompt: str, drawn: random.Random) -> str:
+        """Return what the host's own target adds to a prompt; a drawn server where there is none."""
+        server, seed = self.servers[drawn.choice(sorted(self.servers))], drawn.getrandbits(31)
+        if self._target is not None:
+            return self._target.add(prompt, tokens=CONTINUED_TOKENS, seed=seed)
+        made = server.ask(prompt, max_tokens=CONTINUED_TOKENS, temperature=1.0, seed=seed)
+        if made["error"] is not None:
+            raise AskedServerError(f"{server.arm}: {made['error']}")
+        return str(made["text"])
 
     def warm(self) -> None:
         """Ask each server once, which nobody counts.
@@ -209,6 +322,7 @@ class Asker:
         answers = list(self._pool.map(self.servers[arm].ask, prompts))
         for stream, answer in enumerate(answers):
             self._count_tokens(answer)
+            answer["begins"] = None if again or stream else self._begins.get(batch)
             half = "pinned" if batch in self._pinned else "continued"
             self._note(arm=arm, turn=turn, sample=batch, stream=stream, half=half, again=again, **answer)
         return answers
@@ -217,6 +331,7 @@ class Asker:
         """Ask the first prompt of a batch once more, without streaming."""
         answer = self.servers[arm].ask(self._salted(self._body(batch, 0), f"{batch}-0"), stream=False)
         self._count_tokens(answer)
+        answer["begins"] = self._begins.get(batch)
         self._note(arm=arm, turn=turn, sample=batch, stream=0, half="whole", again=True, **answer)
 
     def measure_itself(self) -> None:
@@ -234,7 +349,8 @@ class Asker:
 
     def _count_tokens(self, answer: dict[str, Any]) -> None:
         for name, text in (("counted", "text"), ("first_counted", "first_text")):
-            answer[name] = None if self._count is None else self._count(answer[text])
+            answer[name] = None if self._tokens is None else self._tokens.count(answer[text])
+        answer["ends"] = None if self._tokens is None else self._tokens.count_ends(answer["text"])
 
     def _pinned_prompt(self, batch: int, stream: int) -> str:
         return self.prompts[(self._places[batch] * self.streams + stream) % len(self.prompts)]
@@ -318,35 +434,37 @@ def servers_of(described: dict[str, Any], ports: list[int]) -> dict[str, Server]
     return servers if len(servers) == len(SIDES) else {arm: next(iter(servers.values())) for arm in SIDES}
 
 
+def start_target(argv: list[str]) -> Target | None:
+    """Start the host's own target; None where no program is named.
+
+    Raises:
+        SystemExit: the program cannot be started.
+    """
+    try:
+        return Target(argv) if argv else None
+    except OSError as error:
+        sys.exit(f"the host's own target: {argv[0]}: {error.strerror}")
+
+
 def read_servers(folder: str) -> dict[str, Any]:
-    """Return what workload.toml says of the servers; under `count` what counts the tokens of a text, None without."""
+    """Return what workload.toml says of the servers; under `tokens` what counts those of a text, None without."""
     described: dict[str, Any] = tomllib.loads((Path(folder) / "workload.toml").read_text("utf-8"))["servers"]
-    return described | {"count": _counter(Path(folder), described.get("tokenizer"))}
+    tokenizer = described.get("tokenizer")
+    return described | {"tokens": None if tokenizer is None else Tokens(Path(folder) / tokenizer)}
 
 
-def _counter(folder: Path, tokenizer: str | None) -> Callable[[str], int] | None:
-    """Return what counts the tokens of a text with a tokenizer of the host's; its library is the host's, too."""
-    if tokenizer is None:
-        return None
-    import site
-
-    site.main()  # this program was started without the packages of its interpreter
-    from tokenizers import Tokenizer
-
-    read = Tokenizer.from_file(str(folder / tokenizer / "tokenizer.json"))
-    return lambda text: len(read.encode(text, add_special_tokens=False).ids)
-
-
-def main(described: dict[str, Any], streams: int) -> int:
+def main(described: dict[str, Any], streams: int, target: Target | None = None) -> int:
     """Measure until the runner says that it is over; end in 1 when a server cannot be measured.
 
     Args:
         described: of `read_servers`.
         streams: how many requests are sent at once.
+        target: the host's own, already started; None where there is none.
     """
     numbers = [int(os.environ.pop(f"KAKEYA_{name}")) for name in ("TURN_ORDERS", "TURN_ANSWERS", "SERVERS_SEEN")]
     ports = [int(port) for port in os.environ.pop("KAKEYA_SERVER_PORTS").split(",")]
-    asker = Asker(servers_of(described, ports), described["prompts"], streams, numbers[2], described["count"])
+    servers = servers_of(described, ports)
+    asker = Asker(servers, described["prompts"], streams, numbers[2], tokens=described["tokens"], target=target)
     try:
         for server in dict.fromkeys(asker.servers.values()):
             server.wait_until_ready()
@@ -360,4 +478,4 @@ def main(described: dict[str, Any], streams: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(read_servers(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(read_servers(sys.argv[1]), int(sys.argv[2]), start_target(sys.argv[3:])))

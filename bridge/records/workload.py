@@ -79,12 +79,14 @@ class ServersDefinition(Record):
         same_weights: whether both are said to have the same weights in the same dtype, so that answers may be compared.
         endpoint: whether it ran before: nobody saw what runs there.
         tokenizer: folder of the tokenizer that counts what the answers hold; None counts characters.
+        target: folder of the host's own model that continues prompts; None lets the servers continue them.
     """
 
     sides: tuple[Name, ...]
     same_weights: bool = False
     endpoint: bool = False
     tokenizer: Text | None = None
+    target: Text | None = None
 
 
 class WorkloadDefinition(Record):

@@ -52,7 +52,8 @@ def listening(address: str) -> Iterator[tuple[socket.socket, str]]:
             "ssh -L PORT:127.0.0.1:PORT THIS-MACHINE"
         )
     host, family = ("::1", socket.AF_INET6) if match[1] == "[::1]" else ("127.0.0.1", socket.AF_INET)
-    with socket.socket(family, socket.SOCK_STREAM) as server:
+    # asyncio sends at once what is written to a socket that names its protocol; of another it holds small pieces back.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             server.bind((host, int(match[2])))

@@ -27,6 +27,7 @@ STUDIES = {
     "peer": ("request_code:LAUNCH", "one launch of asking untrusted code, measured from outside"),
     "answer": ("request_code:ANSWER", "the other side of that: decode what is asked over a pipe"),
     "peer-assemble": ("request_code:ASSEMBLE", "join those launches into their report"),
+    "continue": ("continuations:COMMAND", "texts as the target goes on with them, for servers to be asked"),
     "distributed-e2e": ("distributed_e2e:COMMAND", "equal tokens and drafts with the drafter here and elsewhere"),
     "distributed-bench": (
         "distributed_bench:COMMAND",

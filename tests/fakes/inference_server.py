@@ -1,6 +1,7 @@
 """A small server with OpenAI's completions, standard library only: `python inference_server.py MODE PORT [TOKEN_MS]`.
 
 Its answers follow from the prompt, so that every mode says the same; a mode is how it is honest, or what it does wrong.
+Without a port it is the host's own target of the same weights, which continues lines of standard input.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ PINNED = ("first prompt", "second prompt")
 MODES = (
     "honest",
     "listed",
+    "prophet",
     "caching",
     "burning",
     "hidden",
@@ -25,19 +27,43 @@ MODES = (
     "loading",
     "refuses",
     "dies",
+    "leaves",
+    "another",
     "endless",
     "loud",
     "wordy",
+    "generous",
+    "short",
+    "padded",
+    "guessing",
+    "streamed",
 )
+END = "<end>"
 
 
 class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 64  # of five, the kernel lets some of eight connections at once wait for a second
 
 
+def words_of(body: str, drawn: str, count: int) -> list[str]:
+    """Return the words that these weights add to a text."""
+    digest = hashlib.sha256((body + drawn).encode()).hexdigest()
+    return [f"{digest[7 * place % 60 :][:3]} " for place in range(count)]
+
+
+def continue_lines() -> None:
+    """Be the host's own target until standard input ends."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        drawn = "" if asked["seed"] is None else str(asked["seed"])
+        words = words_of(asked["text"].partition("\n")[2], drawn, asked["tokens"])
+        print(json.dumps({"text": "".join(words)}), flush=True)
+
+
 def main(mode: str, port: int, token_s: float) -> None:  # noqa: C901 - a mode a line
     """Serve until the process is ended."""
     cached: set[str] = set()
+    bodies: list[str] = []
     asked_now = threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -59,14 +85,28 @@ def main(mode: str, port: int, token_s: float) -> None:  # noqa: C901 - a mode a
                 os._exit(3)
             asked_now.set()
             body = body_sent["prompt"].partition("\n")[2]
+            bodies.append(body)
+            if mode == "leaves" and len(bodies) > 6:
+                print("out of memory in the middle", flush=True)
+                os._exit(4)
+            if mode == "another":
+                body = bodies[max(0, len(bodies) - 2)]
             count = body_sent["max_tokens"] - (mode == "brief")
             drawn = str(body_sent.get("seed", ""))
-            digest = hashlib.sha256((body + drawn).encode()).hexdigest()
-            words = [f"{digest[7 * place % 60 :][:3]} " for place in range(count)]
-            at_once = (mode == "listed" and body in PINNED) or (mode == "caching" and body in cached)
-            cached.add(body)
+            words = words_of(body, drawn, count)
+            at_once = (mode in {"listed", "prophet"} and body in PINNED) or (
+                mode in {"caching", "prophet"} and body in cached
+            )
+            if mode != "prophet":
+                cached.add(body)
+            elif drawn:  # what it draws is what it will be asked to go on from
+                cached.add(body + "".join(words))
             self.send_response(200)
-            stated = count * 40 if mode == "wordy" else count
+            stated = count * 40 if mode == "wordy" else count + 2 if mode == "generous" else count
+            if mode in {"short", "padded"}:
+                words[count // 2 :] = [f"{END} "] * (count - count // 2) if mode == "padded" else []
+            if mode == "guessing" or (mode == "streamed" and body_sent.get("stream")):
+                words[0] = "the "
             usage = {"completion_tokens": stated}
             if not body_sent.get("stream"):
                 text = json.dumps({"choices": [{"text": "".join(words)}], "usage": usage}).encode()
@@ -103,10 +143,13 @@ def main(mode: str, port: int, token_s: float) -> None:  # noqa: C901 - a mode a
             subprocess.run([sys.executable, "-I", "-S", "-c", spin], check=True)
     if mode == "loud":
         for _ in range(1000):
-            print("x" * 100_000)
+            print("x" * 1_000_000)
     print("listening", flush=True)
     Server(("127.0.0.1", port), Handler).serve_forever()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]) / 1000 if len(sys.argv) > 3 else 0.002)
+    if len(sys.argv) == 1:
+        continue_lines()
+    else:
+        main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]) / 1000 if len(sys.argv) > 3 else 0.002)

@@ -34,7 +34,7 @@ def carry_out(clone: Clone, line: str) -> subprocess.CompletedProcess[str]:
     if words[0] in {"run", "serve", "setup", "doctor", "welcome"}:
         argv = [sys.executable, "-m", mains[program], *words]
         return subprocess.run(
-            argv, cwd=clone.top, env=clone.env, capture_output=True, text=True, timeout=240, check=False
+            argv, cwd=clone.top, env=clone.env, capture_output=True, text=True, timeout=600, check=False
         )
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):

@@ -20,11 +20,12 @@ _LOOK_S: Final = 0.01
 _NAMESPACE_S: Final = 30.0
 _JOIN: Final = r"""
 import ctypes, errno, fcntl, os, socket, sys, time
-pid, uid, program, folder, streams = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
+pid, uid, program, folder, streams, *target = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
 asker = {"__name__": "asker"}
 with open(program, "rb") as source:
     exec(compile(source.read(), program, "exec"), asker)
 described = asker["read_servers"](folder)  # another user may not reach it
+started = asker["start_target"](target)
 libc = ctypes.CDLL(None, use_errno=True)
 def join(descriptor, kind):
     if libc.setns(descriptor, kind) != 0:
@@ -50,7 +51,7 @@ if uid and os.geteuid() == 0:
     os.setuid(uid)
 if sys.platform == "linux":
     libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
-sys.exit(asker["main"](described, int(streams)))
+sys.exit(asker["main"](described, int(streams), started))
 """
 
 
@@ -66,7 +67,8 @@ def start_asker(
     """Start the asker.
 
     Args:
-        argv: its command line: an absolute interpreter with two options, the program, its two words.
+        argv: its command line: an absolute interpreter with two options, the program, its two words, and the command
+            of the host's own target, which shares nothing with the servers.
         beside: a process whose network it joins; None for the host's own.
         uid: the user that it becomes, where this process may choose.
         variables: its whole environment.

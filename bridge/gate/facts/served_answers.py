@@ -31,6 +31,8 @@ class ServedAnswer:
         first_s: to the first chunk whose text is not blank.
         tokens: as the server states it, None where it does not.
         counted, first_counted: tokens of both texts by the host's tokenizer; None where no tokenizer is named.
+        ends: how many of its tokens end an answer; None where no tokenizer is named.
+        begins: what the host's own target begins with, of the first answer of a batch; None where nobody asked it.
         error: why there is no whole answer, None where there is one.
     """
 
@@ -48,6 +50,8 @@ class ServedAnswer:
     tokens: int | None
     counted: int | None
     first_counted: int | None
+    ends: int | None
+    begins: str | None
     error: str | None
 
     @property
@@ -114,6 +118,26 @@ class Served:
                 ratios.append((logs[0], logs[1]))
         return ratios
 
+    def pace_log_ratios(self) -> list[float]:
+        """Return by launch the log ratio of the time a token, or character, over pinned and over continued prompts."""
+        ratios = []
+        for answers in self.by_launch(self.timed):
+            paces = [_pace_s([one for one in answers if one.half == half]) for half in (PINNED, CONTINUED)]
+            if min(paces) > 0:
+                ratios.append(math.log(paces[0] / paces[1]))
+        return ratios
+
+    def stated_log_ratios(self) -> list[float]:
+        """Return by launch the log of candidate's bytes a stated token by baseline's, over answers of like length."""
+        ratios = []
+        for pairs in _in_launches(self.pairs()):
+            alike = [pair for pair in pairs if _alike(*pair) and all(one.tokens for one in pair)]
+            bytes_ = [sum(len(pair[side].text.encode()) for pair in alike) for side in (0, 1)]
+            tokens = [sum(pair[side].tokens or 0 for pair in alike) for side in (0, 1)]
+            if min(*bytes_, *tokens) > 0:
+                ratios.append(math.log(bytes_[1] / tokens[1] * tokens[0] / bytes_[0]))
+        return ratios
+
     def repeat_log_ratios(self, arm: str) -> list[float]:
         """Return by launch the log of the time of prompts asked again by that of the first time, at like length."""
         first = {one.place: one for one in self.timed if one.arm == arm}
@@ -156,6 +180,11 @@ def _in_launches(
 ) -> Iterator[list[tuple[ServedAnswer, ServedAnswer]]]:
     for launch in sorted({pair[0].launch for pair in pairs}):
         yield [pair for pair in pairs if pair[0].launch == launch]
+
+
+def _pace_s(answers: Sequence[ServedAnswer]) -> float:
+    length = sum(one.length for one in answers)
+    return math.fsum(one.whole_s for one in answers) / length if length else 0.0
 
 
 def _log_ratio(pairs: Sequence[tuple[ServedAnswer, ServedAnswer]]) -> float | None:

@@ -20,7 +20,13 @@ POLLING_MOST: Final = 0.03
 """On a machine so busy that nobody gets much of a processor: there half of what the asked one got is too much."""
 APART_MOST: Final = math.log(1.1)
 FIRST_LEAST: Final = 0.9
+ALONE_MOST: Final = math.log(2.0)
+"""Between unlike prompts of one server: some take longer to read than others."""
+STATED_SHARE: Final = 0.02
+"""Of all tokens, beside one an answer: what is cut anew may be cut a little otherwise, and an end may be counted."""
 CONFIDENCE: Final = 0.98
+_BROKEN: Final = "\ufffd"
+"""What stands for a part of a character."""
 
 
 @report_rule(
@@ -84,6 +90,7 @@ def compare_prompts_nobody_knew(report: Report, evidence: Evidence) -> Iterator[
     Half of the prompts go on with a text that was made at temperature 1 after the servers had started, and one batch a
     launch is asked again behind another line. A server with prepared or kept answers is quick at one and not at the
     other. More than 10 % apart beyond the interval over launches takes the premise; too few launches take it as well.
+    Of a server alone the two halves are unlike prompts: there twice as quick is too quick.
     """
     served = _served(report, evidence)
     if served is None:
@@ -91,6 +98,11 @@ def compare_prompts_nobody_knew(report: Report, evidence: Evidence) -> Iterator[
     halves = [pinned - continued for pinned, continued in served.half_log_ratios()]
     if len(_sides(evidence)) > 1:
         yield from _apart("pinned prompts against those that nobody could know", halves, both_ways=True)
+    else:
+        paces = mean_interval(served.pace_log_ratios(), CONFIDENCE)
+        if paces is not None and paces[1] < -ALONE_MOST:
+            times = f"{math.exp(paces[0]):.2f} to {math.exp(paces[1]):.2f}"
+            yield Violation(f"pinned prompts take {times} times as long as those that nobody could know")
     for arm in ARMS:
         yield from _apart(f"{arm} asked again behind another line", served.repeat_log_ratios(arm), both_ways=False)
 
@@ -103,14 +115,32 @@ def compare_prompts_nobody_knew(report: Report, evidence: Evidence) -> Iterator[
     remedy="Ask for prompts that the servers answer at full length; repair what ends or miscounts answers.",
 )
 def recount_served_answers(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """Answers are whole, begin alike with and without streaming, and hold at least a byte for every stated token.
+    """Answers are whole, end once, begin alike with and without streaming, and hold the tokens that are stated.
 
-    Of two servers that are said to have the same weights most answers begin with the same text, in both halves of the
-    prompts. A request that failed is in no number, so a server that refuses what is slow would look fast.
+    Stated tokens are those that the host's tokenizer counts, and no more than the answer has bytes; without a tokenizer
+    two servers of the same weights state as many for a text. Of such servers most answers begin with the same text, in
+    both halves of the prompts, and where the host has the target itself, with what it begins with. A request that
+    failed is in no number, so a server that refuses what is slow would look fast.
     """
     served = _served(report, evidence)
     if served is None:
         return
+    yield from _whole(served)
+    yield from _counted(served)
+    first = {(one.arm, *one.place): one for one in served.answers if one.half != WHOLE and not one.again}
+    for one in served.answers:
+        streamed = first.get((one.arm, *one.place))
+        if one.half == WHOLE and one.error is None and streamed is not None and not _begin_alike(one, streamed):
+            yield Violation(f"{one.arm} begins otherwise without streaming, in launch {one.launch}")
+            break
+    yield from _begun_as_the_target(served)
+    servers = _servers(evidence)
+    if servers is not None and servers.same_weights:
+        yield from _of_the_same_weights(served)
+
+
+def _whole(served: Served) -> Iterator[Violation]:
+    """Yield that requests failed, or that answers hold nothing or end more than once."""
     failed = [one for one in served.answers if one.error is not None]
     if failed:
         yield Violation(
@@ -119,20 +149,44 @@ def recount_served_answers(report: Report, evidence: Evidence) -> Iterator[Viola
     blank = [one for one in served.timed if not one.text.strip()]
     if blank:
         yield Violation(f"{len(blank)} of {len(served.timed)} answers hold no text, e.g. of {blank[0].arm}")
+    ended = next((one for one in served.answers if (one.ends or 0) > 1), None)
+    if ended is not None:
+        yield Violation(f"{ended.arm} puts {ended.ends} end tokens into an answer")
+
+
+def _counted(served: Served) -> Iterator[Violation]:
+    """Yield that a server states more or fewer tokens than its answers hold."""
     many = next((one for one in served.timed if (one.tokens or 0) > len(one.text.encode()) + 1), None)
     if many is not None and many.counted is None:
         yield Violation(f"{many.arm} states {many.tokens} tokens for {len(many.text.encode())} bytes of text")
     other = next((one for one in served.timed if _miscounted(one)), None)
     if other is not None:
         yield Violation(f"{other.arm} states {other.tokens} tokens for a text of {other.counted}")
-    first = {(one.arm, *one.place): one for one in served.answers if one.half != WHOLE and not one.again}
-    for one in served.answers:
-        streamed = first.get((one.arm, *one.place))
-        if one.half == WHOLE and one.error is None and streamed is not None and not _begin_alike(one, streamed):
-            yield Violation(f"{one.arm} begins otherwise without streaming, in launch {one.launch}")
-            break
-    servers = _servers(evidence)
-    for half in (PINNED, CONTINUED) if servers is not None and servers.same_weights else ():
+    for arm in ARMS:
+        both = [(one.tokens, one.counted) for one in served.timed if one.arm == arm]
+        pairs = [(tokens, counted) for tokens, counted in both if tokens is not None and counted is not None]
+        stated, counted = (sum(pair[side] for pair in pairs) for side in (0, 1))
+        if abs(stated - counted) > len(pairs) + STATED_SHARE * counted:
+            yield Violation(f"{arm} states {stated} tokens in all for texts of {counted}")
+
+
+def _begun_as_the_target(served: Served) -> Iterator[Violation]:
+    """Yield that a server's answers begin otherwise than those of the host's own target."""
+    for arm in ARMS:
+        begun = [one for one in served.answers if one.arm == arm and one.error is None and one.begins]
+        same = sum(_begins_as(one.begins or "", one) for one in begun)
+        if begun and rate_upper(same, len(begun), 0.99) < FIRST_LEAST:
+            yield Violation(f"{same} of {len(begun)} answers of {arm} begin as the host's own target does")
+
+
+def _of_the_same_weights(served: Served) -> Iterator[Violation]:
+    """Yield that two servers of the same weights begin otherwise, or state other lengths for a text."""
+    if all(one.counted is None for one in served.timed):
+        stated = mean_interval(served.stated_log_ratios(), CONFIDENCE)
+        if stated is not None and (stated[0] > APART_MOST or stated[1] < -APART_MOST):
+            times = f"{math.exp(stated[0]):.2f} to {math.exp(stated[1]):.2f}"
+            yield Violation(f"for as many stated tokens candidate's text is {times} times as long as baseline's")
+    for half in (PINNED, CONTINUED):
         pairs = served.pairs(half)
         same = sum(_begin_alike(*pair) for pair in pairs)
         if pairs and rate_upper(same, len(pairs), 0.99) < FIRST_LEAST:
@@ -154,6 +208,12 @@ def _miscounted(answer: ServedAnswer) -> bool:
     if answer.tokens is None or answer.counted is None:
         return False
     return abs(answer.tokens - answer.counted) > 2 + 0.1 * answer.counted
+
+
+def _begins_as(beginning: str, answer: ServedAnswer) -> bool:
+    """Whether an answer begins with a text, or with a part of it."""
+    texts = sorted((beginning.rstrip(_BROKEN), answer.first_text or answer.text), key=len)
+    return texts[1].startswith(texts[0])
 
 
 def _begin_alike(one: ServedAnswer, other: ServedAnswer) -> bool:

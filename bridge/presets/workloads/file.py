@@ -250,6 +250,8 @@ class ServersTable(Record):
         same_weights: both have the same weights in the same dtype, so that equal answers are expected.
         files: of the models, folders or single files: digested, and shown to the servers.
         tokenizer: folder of the tokenizer that counts the tokens of answers; left out, characters are counted.
+        target: folder of a model with the servers' weights that the host's own engine reads: it continues the prompts
+            and says how answers begin; left out, the servers continue them.
     """
 
     prompts: Annotated[
@@ -260,6 +262,7 @@ class ServersTable(Record):
     same_weights: bool = False
     files: tuple[Text, ...] = ()
     tokenizer: Text | None = None
+    target: Text | None = None
     baseline: ServerTable | None = None
     candidate: ServerTable | None = None
 

@@ -248,7 +248,8 @@ def _programs_of_servers(folder: Path, file: WorkloadFile, interpreter: str) -> 
             yield from (digests.of_folder("environment", path) for path in packages_of(runs))
     elsewhere = (path.parent for path in programs if not path.is_relative_to(folder) and str(path) != runs)
     yield from (digests.of_folder("folder", path) for path in dict.fromkeys(elsewhere) if str(path) not in SYSTEM)
-    for name in file.servers.files:
+    own = () if file.servers.target is None else (file.servers.target,)
+    for name in dict.fromkeys((*file.servers.files, *own)):
         path = folder / name
         yield digests.of_folder("input", path) if path.is_dir() else digests.of_file("input", path)
 

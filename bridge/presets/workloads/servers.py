@@ -74,8 +74,23 @@ def servers_command(servers: ServersTable, folder: Path, python: tuple[str, ...]
         name=COMMAND,
         argv=tuple(argv),
         launches=SeriesTemplate(smoke=series, claim=series),
-        asker=("${interpreter}", "-I", "-S", str(asker()), str(folder), f"{{{STREAMS}}}"),
+        asker=(
+            "${interpreter}",
+            "-I",
+            "-S",
+            str(asker()),
+            str(folder),
+            f"{{{STREAMS}}}",
+            *target_words(servers, folder),
+        ),
     )
+
+
+def target_words(servers: ServersTable, folder: Path) -> tuple[str, ...]:
+    """Return the command of the host's own engine that continues prompts; empty where no target is named."""
+    if servers.target is None:
+        return ()
+    return ("${host_engine}", "eval", "continue", "--target", os.path.normpath(folder / servers.target))
 
 
 def streams_parameter(servers: ServersTable) -> ChoiceParameter:
@@ -91,6 +106,7 @@ def servers_definition(servers: ServersTable) -> ServersDefinition:
         same_weights=servers.same_weights,
         endpoint=any(table.endpoint is not None for table in servers.sides.values()),
         tokenizer=servers.tokenizer,
+        target=servers.target,
     )
 
 
@@ -148,6 +164,9 @@ def server_problems(servers: ServersTable, folder: Path) -> Iterator[Mistake]:
         if not (folder / name).exists():
             problem = f"servers.files[{number}] is {name!r}, which is not there"
             yield ("servers", "files"), problem, "name the model's folder, absolute or from the workload's folder"
+    if servers.target is not None and not (folder / servers.target / "config.json").is_file():
+        problem = f"servers.target is {servers.target!r}, which has no config.json"
+        yield ("servers", "target"), problem, "name a folder that kakeya-engine inspect reads, or leave it out"
     if servers.tokenizer is not None and not (folder / servers.tokenizer / "tokenizer.json").is_file():
         problem = f"servers.tokenizer is {servers.tokenizer!r}, which has no tokenizer.json"
         yield ("servers", "tokenizer"), problem, "name the model's folder, or leave it out: characters are counted then"

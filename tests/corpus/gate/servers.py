@@ -89,7 +89,13 @@ def definition(*, endpoint: bool) -> dict[str, Any]:
         "program": "new against old",
         "metrics": [metric(COMMAND, "ratio", "ratio", "higher"), metric("same_answers", "share", "share"), *sides],
         "programs": [*programs, program("timer", ASKER)],
-        "servers": {"sides": list(ARMS), "same_weights": True, "endpoint": endpoint, "tokenizer": None},
+        "servers": {
+            "sides": list(ARMS),
+            "same_weights": True,
+            "endpoint": endpoint,
+            "tokenizer": None,
+            "target": None,
+        },
     }
 
 
@@ -98,4 +104,4 @@ def answer(place: dict[str, Any], half: str, whole_s: float, *, again: bool) -> 
     text = f"answer {place['launch']} {place['sample']} " + "word " * TOKENS
     return {**place, "stream": 0, "half": half, "again": again, "text": text, "first_text": text[:7],
             "first_s": whole_s / TOKENS, "whole_s": whole_s, "tokens": TOKENS, "counted": None,
-            "first_counted": None, "error": None}  # fmt: skip
+            "first_counted": None, "ends": None, "begins": None, "error": None}  # fmt: skip

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from benchmarks.studies.claims import server_speeds
 from bridge.presets.workloads import problems, read_folder
 from tests.fakes import inference_server
 from tests.fakes.clone import Clone
@@ -18,6 +20,7 @@ from tests.support.workload_folder import edit
 ROOT = GUIDES.parents[1]
 PAGE = (GUIDES / "ten-minutes-server.md").read_text("utf-8")
 MAKES = next(line for line in PAGE.splitlines() if line.startswith("python3 -m venv"))
+OTHERS = tomllib.loads((ROOT / "examples" / "servers" / "others.toml").read_text("utf-8"))
 COPIES = {"equivalent within 5 %", "not slower (5 % margin)", "no difference shown", "not measured well enough"}
 ENVIRONMENT = Path(sys.executable).parents[1]
 
@@ -48,7 +51,7 @@ def small(clone: Clone, token_ms: tuple[int, int] = (6, 3)) -> None:
         command = next(re.finditer(rf"\[servers\.{side}\]\n(command = .*)\n", text))[1]
         edit(folder, (command, f'command = ["server.py", "honest", "{{port}}", "{waits_ms}"]'))
         text = (folder / "workload.toml").read_text("utf-8")
-    edit(folder, ("max_tokens = 48", "max_tokens = 12"), ("wall_s = 1800.0", "wall_s = 200.0"))
+    edit(folder, ("max_tokens = 24", "max_tokens = 12"), ("wall_s = 420.0", "wall_s = 200.0"))
 
 
 @pytest.mark.ci
@@ -89,6 +92,7 @@ def test_a_server_that_is_a_tenth_slower_is_slower_and_a_copy_is_not(tmp_path_fa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_every_printed_line_works_on_the_engine_s_own_server(tmp_path_factory):
     assert failures(followed(cloned(tmp_path_factory))) == {}
 
@@ -98,7 +102,7 @@ def test_the_table_that_is_printed_can_be_offered_once_its_files_are_there(tmp_p
     shutil.copytree(ROOT / "examples" / "servers", folder)
     model = tmp_path / "smollm2"
     model.mkdir()
-    for name in ("tokenizer.json", "smollm2.gguf", "llama-server"):
+    for name in ("tokenizer.json", "config.json", "smollm2.gguf", "llama-server"):
         (model / name).write_text("#!/bin/sh\n")
         (model / name).chmod(0o755)
     table = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1]
@@ -116,6 +120,26 @@ def test_the_table_that_is_printed_can_be_offered_once_its_files_are_there(tmp_p
     assert str(model) in read_folder(folder, interpreter).presets["servers"].read_only
 
 
+@pytest.mark.parametrize("name", sorted(OTHERS))
+def test_each_of_the_other_servers_can_be_offered(tmp_path, monkeypatch, name):
+    folder, model = tmp_path / "servers", tmp_path / "servers" / server_speeds.MODEL
+    shutil.copytree(ROOT / "examples" / "servers", folder)
+    model.mkdir()
+    for path in (model / "tokenizer.json", model / "config.json", tmp_path / server_speeds.LLAMA):
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    text = server_speeds.described(server_speeds.Pair(name, same_weights=name != server_speeds.LLAMA))
+    (folder / "workload.toml").write_text(text.replace('venv = ".venv"', ""))
+    for path in (tmp_path, folder, model):
+        path.chmod(0o755)
+    interpreter = str(Path(sys.executable).resolve())
+    assert [check for check in problems(folder, interpreter) if check.level == "fail"] == []
+    (command,) = read_folder(folder, interpreter).presets["servers"].commands
+    target = ("${host_engine}", "eval", "continue", "--target", str(model))
+    assert (command.asker[-5:] == target) is (name != server_speeds.LLAMA)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -123,9 +147,10 @@ def test_the_table_that_is_printed_can_be_offered_once_its_files_are_there(tmp_p
         ("127.0.0.1:{port}", "{host}:{port}", "says {host}, which stands for nothing"),
         ('["{python}", ', '["no-such-server", ', "program 'no-such-server' is not there"),
         ("[servers.candidate]\ncommand", "[servers.candidate]\nendpoint", "is measured alone"),
-        ("max_tokens = 48", "max_tokens = 1", "servers.max_tokens"),
+        ("max_tokens = 24", "max_tokens = 1", "servers.max_tokens"),
         ("[servers]\n", '[metrics.x]\npointer = "/metrics/x"\nunit = "1"\n[servers]\n', "beside [servers]"),
         ("same_weights = true", 'tokenizer = "nowhere"', "which has no tokenizer.json"),
+        ("same_weights = true", 'target = "nowhere"', "which has no config.json"),
         ("same_weights = true", 'files = ["/no/model"]', "which is not there"),
     ],
 )

@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bridge.executor.local import LocalExecutor
 from bridge.gate.facts.served_answers import served_of
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.rules.servers import compare_prompts_nobody_knew, recount_served_answers, require_idle_servers
+from bridge.launches import ask_servers
 from bridge.presets.workloads.servers import asker, holder
 from bridge.records.jobspec import Command
 from bridge.records.turns import LaunchSeries, StopRule
@@ -27,25 +29,49 @@ from tests.support import guarded
 SERVER = Path(inference_server.__file__)
 ARMS = ("baseline", "candidate")
 SIDES = "\n".join(f'[servers.{arm}]\ncommand = ["unused {{port}}"]\nmodel = "m"' for arm in ARMS)
+ALONE = '[servers.baseline]\ncommand = ["unused {port}"]\nmodel = "m"'
 ENOUGH = 6
 """Launches: fewer have no interval that a check could rest on."""
 
 
-def described(top: Path, sides: str) -> Path:
+def described(top: Path, sides: str, *, tokenizer: bool) -> Path:
     folder = top / "pair"
     folder.mkdir(exist_ok=True)
     prompts = json.dumps(list(inference_server.PINNED))
-    (folder / "workload.toml").write_text(f"[servers]\nmax_tokens = 12\nprompts = {prompts}\n{sides}\n")
+    counted = f'tokenizer = "{words_tokenizer(folder)}"\n' if tokenizer else ""
+    (folder / "workload.toml").write_text(f"[servers]\nmax_tokens = 12\nprompts = {prompts}\n{counted}{sides}\n")
     return folder
+
+
+def words_tokenizer(folder: Path) -> str:
+    """Write a tokenizer of which each word of the small servers is a token; return its name below the folder."""
+    vocabulary = {f"{number:03x}": number for number in range(4096)} | {"the": 4096, "?": 4097}
+    made = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.add_special_tokens([inference_server.END])
+    (folder / "words").mkdir(exist_ok=True)
+    made.save(str(folder / "words" / "tokenizer.json"))
+    (folder / "words" / "tokenizer_config.json").write_text(json.dumps({"eos_token": inference_server.END}))
+    return "words"
 
 
 def series_of(launches: int) -> LaunchSeries:
     return LaunchSeries(arms=ARMS, rule=StopRule(least=launches, most=launches), unit="samples", solo_s=0.0)
 
 
-def asked(jobs: Jobs, modes: tuple[str, ...], top: Path, *, launches: int = 2, streams: int = 1, sides: str = SIDES):
+def asked(
+    jobs: Jobs,
+    modes: tuple[str, ...],
+    top: Path,
+    *,
+    launches: int = 2,
+    streams: int = 1,
+    sides: str = SIDES,
+    tokenizer: bool = False,
+    target: tuple[str, ...] = (),
+):
     """Run servers of these modes; return what the run came to."""
-    python, server = sys.executable, described(top, sides) / SERVER.name
+    python, server = sys.executable, described(top, sides, tokenizer=tokenizer) / SERVER.name
     shutil.copy(SERVER, server)  # by its path its processes are this test's
     argv = [python, "-I", "-S", str(holder())]
     for arm, mode in zip(ARMS, modes, strict=False):
@@ -55,21 +81,21 @@ def asked(jobs: Jobs, modes: tuple[str, ...], top: Path, *, launches: int = 2, s
         argv=tuple(argv),
         launches=series_of(launches),
         folder="servers",
-        asker=(python, "-I", "-S", str(asker()), str(top / "pair"), str(streams)),
+        asker=(python, "-I", "-S", str(asker()), str(top / "pair"), str(streams), *target),
     )
     spec = jobs.spec(argv=[command.argv], outputs=("servers/report.json",))
     sandbox = spec.sandbox.evolve(read_only=(str(top / "pair"), str(holder())))
     return jobs.execute(spec.evolve(commands=(command,), sandbox=sandbox))
 
 
-def evidence_of(execution) -> tuple[Report, Evidence]:
+def evidence_of(execution, sides: tuple[str, ...] = ARMS) -> tuple[Report, Evidence]:
     """Return the runner's own report, and what the rules look at."""
     value = json.loads(execution.reports["servers/report.json"])
     body = {"kind": "workload", "arms": [], "repeats": [{"path": "servers/report.json", "seed": None, "value": value}]}
     report = Report("repeats", b"", body)
     definition = WorkloadDefinition(
         name="w", digest="0" * 64, program="w", metrics=(),
-        servers=ServersDefinition(sides=ARMS, same_weights=True),
+        servers=ServersDefinition(sides=sides, same_weights=True),
     )  # fmt: skip
 
     class Spec:
@@ -78,8 +104,8 @@ def evidence_of(execution) -> tuple[Report, Evidence]:
     return report, Evidence((report,), None, Spec(), {})
 
 
-def found(rule, execution) -> list[str]:
-    _, evidence = evidence_of(execution)
+def found(rule, execution, sides: tuple[str, ...] = ARMS) -> list[str]:
+    _, evidence = evidence_of(execution, sides)
     return [violation.message for violation in rule(evidence)]
 
 
@@ -118,6 +144,12 @@ def test_two_servers_are_started_asked_by_turns_and_ended(honest, tmp_path):
         pytest.param(("honest", "refuses"), "candidate: answers 400: ", id="refuses"),
         pytest.param(("dies", "honest"), "baseline: the server ended by itself, exit code 3", id="dies"),
         pytest.param(
+            ("honest", "leaves"),
+            "candidate: the server ended by itself, exit code 4",
+            id="leaves in a launch",
+            marks=pytest.mark.ci,
+        ),
+        pytest.param(
             ("honest", "endless"), "candidate: does not end its answer within", id="endless", marks=pytest.mark.ci
         ),
         pytest.param(("loud", "refuses"), "candidate: answers 400: ", id="loud", marks=pytest.mark.ci),
@@ -133,6 +165,23 @@ def test_a_server_that_misbehaves_is_named_with_what_it_printed(executor, tmp_pa
     assert living(str(tmp_path)) == []
 
 
+def test_who_is_never_ready_or_speaks_no_http_is_one_line(tmp_path):
+    """A port that another program holds and says nothing at, a server that still loads, and a port of nobody."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as free:
+        places = {"silent": silent.getsockname()[1], "nobody": free.getsockname()[1]}
+        free.close()
+        loading = guarded.start([sys.executable, SERVER, "loading", str(places["nobody"])])
+        try:
+            for port, why in ((places["silent"], "timed out"), (places["nobody"], "it answers 503"), (1, "refused")):
+                server = ask_servers.Server("candidate", {"model": "m", "ready": "/health"}, ("127.0.0.1", port), 4)
+                with pytest.raises(ask_servers.AskedServerError) as refused:
+                    server.wait_until_ready(patience_s=1.0)
+                assert str(refused.value).startswith("candidate: does not answer /health with 200 within 1 s: ")
+                assert why in str(refused.value)
+        finally:
+            guarded.stop(loading)
+
+
 def test_answers_of_unlike_length_are_in_no_ratio(executor, tmp_path):
     execution = asked(Jobs(executor, tmp_path), ("honest", "brief"), tmp_path)
     assert execution.program_exit == 0
@@ -142,8 +191,7 @@ def test_answers_of_unlike_length_are_in_no_ratio(executor, tmp_path):
 
 
 def test_one_server_is_asked_alone(executor, tmp_path):
-    alone = '[servers.baseline]\ncommand = ["unused {port}"]\nmodel = "m"'
-    execution = asked(Jobs(executor, tmp_path), ("honest",), tmp_path, sides=alone)
+    execution = asked(Jobs(executor, tmp_path), ("honest",), tmp_path, sides=ALONE)
     assert execution.program_exit == 0, execution.log
     served = served_of(evidence_of(execution)[0])
     assert {answer.arm for answer in served.timed} == set(ARMS)  # both arms are this server
@@ -172,19 +220,21 @@ def cheats(tmp_path_factory):
     """Runs of servers that cheat, each once."""
     runs = {}
 
-    def run(candidate: str):
-        if candidate not in runs:
+    def run(*modes: str, **more):
+        key = (modes, *sorted(more))
+        if key not in runs:
             top = tmp_path_factory.mktemp("cheat")
-            jobs = Jobs(LocalExecutor(SystemClock()), top)
-            runs[candidate] = asked(jobs, ("honest 25", candidate), top, launches=ENOUGH)
-        return runs[candidate]
+            top.chmod(0o755)
+            runs[key] = asked(Jobs(LocalExecutor(SystemClock()), top), modes, top, launches=ENOUGH, **more)
+            assert runs[key].program_exit == 0, runs[key].log
+        return runs[key]
 
     return run
 
 
 @pytest.mark.ci
 def test_two_copies_lose_no_premise(cheats):
-    execution = cheats("honest 25")
+    execution = cheats("honest 25", "honest 25")
     for rule in (require_idle_servers, recount_served_answers, compare_prompts_nobody_knew):
         assert found(rule, execution) == []
 
@@ -197,9 +247,72 @@ def test_two_copies_lose_no_premise(cheats):
         ("caching 25", compare_prompts_nobody_knew, "candidate asked again behind another line: the time is 0."),
         ("burning 25", require_idle_servers, "candidate took "),
         ("hidden 25", require_idle_servers, "processes of neither server took "),
-        ("wordy 25", recount_served_answers, "candidate states 480 tokens for 48 bytes of text"),
+        ("wordy", recount_served_answers, "candidate states 480 tokens for 48 bytes of text"),
+        ("short", recount_served_answers, "as many stated tokens candidate's text is 0.50 to 0.50 times as long"),
+        ("guessing", recount_served_answers, "prompts are answered with the same first text"),
+        ("streamed", recount_served_answers, "candidate begins otherwise without streaming"),
+        ("another", recount_served_answers, "prompts are answered with the same first text"),
     ],
 )
 def test_a_server_that_cheats_loses_a_premise(cheats, candidate, rule, says):
-    messages = found(rule, cheats(candidate))
+    _, *token_ms = candidate.split()
+    messages = found(rule, cheats(" ".join(["honest", *token_ms]), candidate))
     assert [message for message in messages if says in message], messages
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("candidate", "says"),
+    [
+        ("honest", None),
+        ("padded", "candidate puts 6 end tokens into an answer"),
+        ("generous", "candidate states 336 tokens in all for texts of 288"),
+    ],
+)
+def test_with_a_tokenizer_an_answer_ends_once_and_has_the_tokens_that_are_stated(cheats, candidate, says):
+    messages = found(recount_served_answers, cheats("honest", candidate, tokenizer=True))
+    assert [message for message in messages if says is None or says in message] == messages, messages
+    assert bool(messages) is (says is not None)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("mode", "rule", "says"),
+    [
+        ("honest 25", recount_served_answers, None),
+        ("honest 25", compare_prompts_nobody_knew, None),
+        ("prophet 25", compare_prompts_nobody_knew, "pinned prompts take 0."),
+        ("guessing", recount_served_answers, "0 of 30 answers of baseline begin as the host's own target does"),
+    ],
+)
+def test_the_host_s_own_target_makes_the_prompts_that_nobody_could_know_and_says_how_answers_begin(
+    cheats, mode, rule, says
+):
+    target = (sys.executable, "-I", "-S", str(SERVER))
+    messages = found(rule, cheats(mode, sides=ALONE, target=target), ARMS[:1])
+    assert [message for message in messages if says is not None and says in message] == messages[:1], messages
+    assert bool(messages) is (says is not None), messages
+
+
+@pytest.mark.ci
+def test_a_server_alone_that_makes_its_own_prompts_may_prepare_them(cheats):
+    """What a target of the host's is for: of two servers nobody knows which one makes a prompt, here all know."""
+    assert found(compare_prompts_nobody_knew, cheats("prophet 25", sides=ALONE), ARMS[:1]) == []
+    listed = found(compare_prompts_nobody_knew, cheats("listed 25", sides=ALONE), ARMS[:1])
+    assert listed[0].startswith("pinned prompts take 0."), listed
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (("/no/such/engine",), "the host's own target: /no/such/engine: No such file or directory"),
+        ((sys.executable, "-c", "raise SystemExit('no model here')"), "the host's own target: no model here"),
+        ((sys.executable, "-c", "input(); print('hello')"), "the host's own target: hello"),
+    ],
+    ids=["missing", "ends", "answers otherwise"],
+)
+def test_a_target_that_cannot_answer_is_one_line(executor, tmp_path, target, says):
+    execution = asked(Jobs(executor, tmp_path), ("honest", "honest"), tmp_path, target=target)
+    assert execution.program_exit == 1
+    assert says in execution.log.decode()
+    assert living(str(tmp_path)) == []

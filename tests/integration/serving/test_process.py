@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -81,6 +82,25 @@ def test_a_place_that_somebody_holds_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="choose another path"), listening(f"unix:{path}"):
         pass
     assert path.read_text() == "a file"
+
+
+def test_a_small_piece_of_an_answer_is_sent_at_once() -> None:
+    """Held back until the one before is acknowledged, each would come 40 ms late."""
+
+    async def accepted(server: socket.socket) -> int:
+        answering: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
+        listener = await asyncio.start_server(lambda _, writer: answering.set_result(writer), sock=server)
+        _, asking = await asyncio.open_connection(*server.getsockname())
+        option: int = (await answering).get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        for writer in (asking, await answering):
+            writer.close()
+            await writer.wait_closed()
+        listener.close()
+        await listener.wait_closed()
+        return option
+
+    with listening("127.0.0.1:0") as (server, _):
+        assert asyncio.run(accepted(server)) != 0
 
 
 def test_a_key_is_one_line_that_others_cannot_read(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ import json
 import random
 import socket
 import time
+from collections import Counter
 
 import pytest
 
+from engine.serving.fields import ChatBody, CompletionBody, FieldError, parse
 from tests.integration.serving.conftest import KEY, MODEL, Server
 
 GOOD = {"model": MODEL, "prompt": "class A:", "max_tokens": 4, "temperature": 0}
@@ -78,6 +80,81 @@ def test_drawn_bytes_start_nothing_and_are_no_fault_of_the_server(any_server: Se
         status, _ = post(any_server, body)
         assert status in {200, 400, 404}, body
         before = (before[0] + (status == 200), before[1])
+    assert forwards(any_server) == before
+
+
+VALUES = (
+    None, True, -1, 0, 1.5, 1e308, 10**30, "", "x", "\ud800", [], {}, [[]], [None], [10**9], [[2, 10**9]], {"a": [1]},
+    float("nan"), float("inf"), ["x"] * 70, "class " * 20_000, [2] * 20_000,
+)  # fmt: skip
+FIELDS = (
+    *("model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "stream", "stream_options"),
+    *("ignore_eos", "n", "presence_penalty", "logit_bias", "echo", "logprobs", "best_of", "suffix", "messages", "role"),
+)
+PATHS = ("/v1/completions", "/v1/completions", "/v1/chat/completions", "/v1/models", "/", "/v1/%00", "/metrics?x")
+
+
+def drawn_body(drawn: random.Random) -> bytes:
+    """Return a body that may be one in form: bytes of a good one changed, fields of other types, or drawn bytes."""
+    if drawn.random() < 0.1:
+        return drawn.randbytes(drawn.randrange(200))
+    body: dict[str, object] = dict(GOOD)
+    for name in drawn.sample(FIELDS, drawn.randrange(3)):
+        body[name] = drawn.choice(VALUES)
+    data = bytearray(json.dumps(body).encode())
+    for _ in range(drawn.randrange(3)):
+        at = drawn.randrange(len(data))
+        data[at : at + drawn.randrange(3)] = drawn.randbytes(drawn.randrange(3))
+    return bytes(data)
+
+
+def asks_for_an_answer(body: bytes) -> bool:
+    """Whether the model may have to answer a body: all of its fields are such as are served."""
+    for kind in (CompletionBody, ChatBody):
+        with contextlib.suppress(FieldError, RecursionError):
+            if parse(kind, body).model == MODEL:
+                return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        200,
+        pytest.param(5_000, marks=pytest.mark.ci),
+        pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
+    ],
+)
+def test_messages_that_ask_for_no_answer_start_no_forward_and_are_no_fault_of_the_server(
+    any_server: Server, count: int
+) -> None:
+    drawn, before, statuses = random.Random(17), forwards(any_server), Counter[int]()
+    connection = http.client.HTTPConnection(*any_server.place, timeout=60)
+    while statuses.total() < count:
+        if drawn.random() < 0.02:  # bytes that are no HTTP, or half of it
+            head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+            with socket.create_connection(any_server.place, timeout=60) as client:
+                client.sendall(
+                    drawn.choice((drawn.randbytes(300) + b"\r\n\r\n", head, head[:-30] + drawn.randbytes(30)))
+                )
+                client.shutdown(socket.SHUT_WR)
+                line = client.recv(100).split(b" ")
+            statuses[int(line[1]) if len(line) > 1 else 0] += 1
+            continue
+        body, path = drawn_body(drawn), drawn.choice(PATHS)
+        if asks_for_an_answer(body):
+            continue
+        headers = dict(HEADERS)
+        if drawn.random() < 0.1:
+            headers[drawn.choice(("Content-Type", "Authorization", "Host", "Expect"))] = "x" * drawn.randrange(40)
+        connection.request("POST", path, body, headers)
+        response = connection.getresponse()
+        response.read()
+        statuses[response.status] += 1
+    connection.close()
+    assert max(statuses) < 500, statuses
+    assert 200 not in statuses, statuses
+    assert statuses[400] > count // 4
     assert forwards(any_server) == before
 
 

@@ -71,12 +71,33 @@ def changed(**fields):
         ({"text": "   "}, "32 of 64 answers hold no text, e.g. of candidate"),
         ({"tokens": 20, "counted": 12, "first_counted": 1}, "candidate states 20 tokens for a text of 12"),
         ({"first_text": "Something else"}, "prompts are answered with the same first text"),
+        ({"counted": 12, "first_counted": 1, "ends": 2}, "candidate puts 2 end tokens into an answer"),
+        ({"tokens": 14, "counted": 12, "first_counted": 1}, "candidate states 448 tokens in all for texts of 384"),
+        ({"tokens": 10, "counted": 12, "first_counted": 1}, "candidate states 320 tokens in all for texts of 384"),
+        ({"begins": "Something else"}, "0 of 48 answers of candidate begin as the host's own target does"),
     ],
-    ids=["failed", "blank", "miscounted", "other text"],
+    ids=["failed", "blank", "miscounted", "other text", "ends twice", "generous", "grudging", "begun otherwise"],
 )
 def test_answers_that_are_none_take_the_outputs(fields, says):
     findings = [finding.message for finding in changed(**fields).findings if finding.code == "G4-SERVED"]
     assert any(says in message for message in findings), findings
+
+
+@pytest.mark.parametrize(("words", "held"), [(6, False), (11, True)])
+def test_a_text_that_is_too_short_for_its_stated_tokens_takes_the_outputs(words, held):
+    case = served()
+    for row in case.reports[PATH]["answers"]:
+        if row["arm"] == "candidate":
+            row["text"] = row["text"].partition("word ")[0] + "word " * words
+    messages = [finding.message for finding in verdict(case.seal()).findings if finding.code == "G4-SERVED"]
+    assert any("for as many stated tokens candidate's text is 0.5" in each for each in messages) is not held, messages
+
+
+def test_a_beginning_that_is_a_part_of_a_character_says_nothing():
+    case = served()
+    for row in case.reports[PATH]["answers"]:
+        row["begins"] = "answer"[: row["sample"]] + "\ufffd"
+    assert [finding for finding in verdict(case.seal()).findings if finding.code == "G4-SERVED"] == []
 
 
 def test_a_cache_of_answers_takes_the_inputs():
