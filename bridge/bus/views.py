@@ -222,6 +222,7 @@ class DamagedRef:
 
     Attributes:
         why: the remote's words.
+        tip: whether its own commit is ``lost`` there, or ``unreadable``, or only what that reaches is not ``whole``.
         is_here: whether this machine has it whole.
         restored: whether the remote gives it whole again.
         gone: whether the ref was deleted, so that others can be pushed again.
@@ -231,6 +232,7 @@ class DamagedRef:
     ref: str
     oid: str
     why: str
+    tip: Literal["unreadable", "lost", "whole"] = "unreadable"
     is_here: bool = False
     restored: bool = False
     gone: bool = False

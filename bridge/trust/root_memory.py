@@ -113,10 +113,10 @@ class RootMemory:
         return current
 
     def _beside(self, files: Mapping[str, bytes] | None, recalled: KnownRoot, why: str) -> KnownRoot:
-        """Return what counts at a remote whose root is not newer than the known one: that, or that the bus moved away.
+        """Return what counts at a remote whose root is not newer than the known one: that, or one of the bus's moves.
 
-        The bus that moved has newer roots where it is now. Whoever pushes the farewell there finds that this reader saw
-        newer ones at that remote.
+        A bus that moved has newer roots where it is now, and an older one where it is about to arrive. Whoever pushes
+        one of these elsewhere finds that this reader saw a newer one at that remote.
         """
         from bridge.trust.root import RootError, read_root
 
@@ -128,8 +128,10 @@ class RootMemory:
                     for name, data in shown.files.items()
                     if name.endswith(".root.json")
                 )
+                record, known_record = shown.content.record, recalled.root.content.record
+                arrives = bool(record.moving_to) and record.moving_to == known_record.moved_to
                 newest_here = recalled.places.get(self._place, 0)
-                if same and shown.content.record.moved_to and shown.targets_version >= newest_here:
+                if same and (record.moved_to or arrives) and shown.targets_version >= newest_here:
                     return replace(recalled, root=shown)
         return replace(recalled, note=why)
 

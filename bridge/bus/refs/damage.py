@@ -6,10 +6,12 @@ pushed again is whole. A damaged object stays as it is until somebody removes it
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final, Literal
 
 from bridge.bus.content.commits import read_commit
 from bridge.bus.store import swap
@@ -18,6 +20,8 @@ from bridge.bus.store.interface import ObjectBoundError, RefStore, RefUpdate
 from bridge.bus.views import DamagedRef
 from bridge.errors import BusError, RemoteError
 from bridge.limits import CLAIM_CHAIN_MAX_COUNT, TREE_MAX_BYTES
+
+_LOST: Final = re.compile("not our ref", re.IGNORECASE)
 
 
 def damaged_refs(store: RefStore, refs: Mapping[str, str]) -> Iterator[DamagedRef]:
@@ -78,7 +82,15 @@ def _of(store: RefStore, tips: Sequence[Tip]) -> list[DamagedRef]:
     if len(tips) > 1:
         middle = len(tips) // 2
         return [*_of(store, tips[:middle]), *_of(store, tips[middle:])]
-    return [DamagedRef(tips[0].ref, tips[0].oid, why, is_here=_is_here(store, tips[0].oid))]
+    return [DamagedRef(tips[0].ref, tips[0].oid, why, _state_of(store, tips[0]), is_here=_is_here(store, tips[0].oid))]
+
+
+def _state_of(store: RefStore, tip: Tip) -> Literal["unreadable", "lost", "whole"]:
+    """Return what the remote has of a damaged ref's own commit; it answers for one that is lost before it reads any."""
+    why = _problem(store, [tip], commits=1)
+    if why is None:
+        return "whole"
+    return "lost" if _LOST.search(why) else "unreadable"
 
 
 def _is_chain(ref: str) -> bool:
@@ -86,9 +98,10 @@ def _is_chain(ref: str) -> bool:
     return ref.split("/")[-2:-1] in (["claim"], ["start"])
 
 
-def _problem(store: RefStore, tips: Sequence[Tip]) -> str | None:
+def _problem(store: RefStore, tips: Sequence[Tip], commits: int | None = None) -> str | None:
     """Return why the remote does not give some tips, all alike; what is here already is asked for all the same."""
-    commits = CLAIM_CHAIN_MAX_COUNT if _is_chain(tips[0].ref) else 1
+    if commits is None:
+        commits = CLAIM_CHAIN_MAX_COUNT if _is_chain(tips[0].ref) else 1
     name = f"damage-{secrets.token_hex(4)}"
     try:
         oids = [tip.oid for tip in tips]

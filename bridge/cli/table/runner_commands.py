@@ -103,7 +103,7 @@ _VERBS: Final[tuple[Verb, ...]] = (
           "Ends in 1 where something is left, in 3 where the remote refuses what has to be done.", exit_codes=(0, 1)),
     _Verb("bus move", "Own a bus", "bridge.cli.host.bus:move", options.BusMoveOptions,
           "move a bus to another remote: what runs ends, every ref is carried, the old place says where it is",
-          "Runners stop there, requesters are told; nobody follows by themselves. Cut off, the same command goes on.",
+          "Nobody follows unasked. Cut off, the same command goes on; where the old place is gone, with --bus NEW.",
           examples=("kakeya-runner bus move ssh://git@new.example/bus.git --bus ROUTE",)),
     _Verb("bus allow-branches", "Own a bus", "bridge.cli.host.bus:allow_branches", options.BranchesOptions,
           "take requests on the branches of one more space",

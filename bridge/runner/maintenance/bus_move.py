@@ -159,7 +159,9 @@ class BusMove:
 
     def _announce(self) -> None:
         self._change(moving_to=self._told)
-        self._say(f"the bus is moving: its runners begin nothing more; to stay after all: {STAY}")
+        self._say(
+            f"the bus is moving: its runners begin nothing more; --now waits for no run; to stay after all: {STAY}"
+        )
 
     def _change(self, **changes: object) -> None:
         """Write the next root and record at the old place."""

@@ -66,7 +66,8 @@ def _mend(bus: RunnerBus, name: str, fresh: Collection[str]) -> Iterator[RefFind
     """
     is_blocked = False
     deleted: list[tuple[DamagedRef, str | None]] = []
-    for damaged in sorted(bus.damaged(), key=lambda each: each.is_here):
+    # Of what is here, first what cannot be deleted before somebody removes a file: until then nothing is pushed again.
+    for damaged in sorted(bus.damaged(), key=lambda each: (each.is_here, each.tip != "unreadable")):
         if is_blocked and damaged.is_here:  # the remote would take no push of it
             yield RefFinding(f"left {damaged.ref}: it can be pushed again once the files above are gone", mended=False)
             continue

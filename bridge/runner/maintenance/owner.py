@@ -125,10 +125,14 @@ class BusOwner:
     def next_files(self, edit: Callable[[RootContent], RootContent]) -> dict[str, bytes]:
         """Return the next root, signed and not written anywhere: what the owner says after an edit.
 
+        It is numbered above all that this account saw, also of a move whose end another remote shows.
+
         Raises:
             UsageError: as `require_key`.
         """
-        before = self._last_root()
+        before, newest = self._last_root(), self._memory.recall(self.root.bus_id)
+        if newest is not None and newest.root.targets_version > before.targets_version:
+            before = replace(before, targets_version=newest.root.targets_version)
         return write_root(edit(before.content), self._key(before), self._clock.now(), before)
 
     def change(self, edit: Callable[[RootContent], RootContent], successor: SigningKey | None = None) -> TrustRoot:

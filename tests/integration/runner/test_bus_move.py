@@ -154,14 +154,19 @@ def test_a_move_that_has_not_ended_can_be_taken_back_and_begun_again(owned: Site
     assert carried(s.folder / "new.git") == carried(s.folder / "bus.git")
 
 
-def test_where_the_old_place_is_gone_the_owner_opens_the_new_one_as_it_is(owned: Site) -> None:
+@pytest.mark.ci
+@pytest.mark.parametrize("refusing", ["bus.git", "new.git"])
+def test_where_the_old_place_is_gone_the_owner_opens_the_new_one_as_it_is(owned: Site, refusing: str) -> None:
     s, new = owned, owned.folder / "new.git"
     queued = s.ask()
-    hook = s.folder / "bus.git" / "hooks" / "update"
+    hook = s.folder / refusing / "hooks" / "update"
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text('#!/bin/sh\n[ "$1" != refs/kakeya/root ] || [ ! -e "$0.later" ] || exit 1; touch "$0.later"\n')
+    hook.write_text('#!/bin/sh\n[ "$1" = refs/kakeya/root ] || exit 0; [ ! -e "$0.2" ] || exit 1; touch "$0.2"\n')
     hook.chmod(0o755)
-    assert move(s).code == 3  # it was announced, and the farewell is refused
+    cut = move(s)
+    assert cut.code == 3, cut  # it was announced, and the farewell, or the opening, is refused
+    assert s.run("once", "--bus", s.route).code == (0 if refusing == "bus.git" else 3), cut  # its runner has seen that
+    hook.unlink()
     (s.folder / "bus.git").rename(s.folder / "gone.git")
     waits = s.run("once", "--bus", str(new))
     assert (waits.code, s.starts(), "the bus is moving to" in s.run("status").stdout) == (0, [], True)
@@ -169,6 +174,7 @@ def test_where_the_old_place_is_gone_the_owner_opens_the_new_one_as_it_is(owned:
     assert (opened.code, f"the bus is at {new} now" in opened.stdout) == (0, True), opened
     s.run("once", "--bus", str(new))
     assert s.starts() == [queued.id]
+    assert s.run("trust", "show", "--bus", str(new)).code == 0
 
 
 @pytest.mark.ci

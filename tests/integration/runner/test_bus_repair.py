@@ -197,3 +197,20 @@ def test_a_ref_that_the_remote_does_not_let_be_deleted_is_named_with_its_words(s
     assert "the remote refuses that: hook declined; rule 7" in mended.stdout
     hook.unlink()
     assert s.run("bus", "repair", "--yes", "--bus", s.route).code == 0
+
+
+@pytest.mark.ci
+def test_what_can_only_be_pushed_again_once_a_file_is_removed_is_not_deleted_before(served):
+    s, ref = served
+    claim, start = (f"refs/kakeya/{kind}/{ref.id}" for kind in ("claim", "start"))
+    before, oid = git(s, "rev-parse", claim), git(s, "rev-parse", start)
+    file = s.folder / "bus.git" / "objects" / oid[:2] / oid[2:]
+    file.chmod(0o644)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file.write_bytes(data)
+    first = s.run("bus", "repair", "--yes", "--bus", s.route)
+    assert (first.code, git(s, "rev-parse", claim)) == (1, before), first
+    file.unlink()
+    s.run("bus", "repair", "--yes", "--bus", s.route)
+    assert (git(s, "rev-parse", claim), git(s, "rev-parse", start)) == (before, oid)
