@@ -15,6 +15,7 @@ from engine.digests import file_digest
 from engine.drafters.dflash import check_causal, is_dflash
 from engine.drafters.dflash import parse as parse_dflash
 from engine.drafters.draft_model import DraftModel, check_fits
+from engine.drafters.mtp import MTP, check_head
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.drafters.several import several
@@ -30,6 +31,7 @@ from engine.errors import (
 )
 from engine.huggingface import take_torch_in
 from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
+from engine.reader import read_checkpoint
 from engine.structure.memory import check_memory
 from engine.tokenizer import read_tokenizer
 from engine.types import RestorationInfo
@@ -37,6 +39,7 @@ from engine.types import RestorationInfo
 Loaded = TypeVar("Loaded")
 BACKENDS = ("mlx", "torch")
 NGRAM = "ngram"
+"""What prompt lookup is called, which needs no folder."""
 ELSEWHERE = "grpc:"
 SERVED_S = 2.0
 """How long a drafter that is named may take to say what it is, before decoding begins without it."""
@@ -120,7 +123,8 @@ def open_engine(
 ) -> Engine:
     """Load a target and a drafter: a DFlash folder, a small model's folder, ``ngram``, or None for no drafting.
 
-    ``grpc:ADDRESS`` is a drafter served in another process of this machine.
+    ``mtp`` is the head for several tokens in the target's own folder; ``grpc:ADDRESS`` is a drafter served in another
+    process of this machine.
 
     Several of them, separated by commas, are drafters of which each step asks one; prompt lookup is always among them.
     An f_theta that is named by ``restoration`` reads the one DFlash drafter among them, else the target's own;
@@ -136,11 +140,13 @@ def open_engine(
         raise UsageError(f"drafters {', '.join(names)}; expected each once")
     # A missing drafter or host is found before a large target is read.
     served = [name.removeprefix(ELSEWHERE) for name in names if name.startswith(ELSEWHERE)]
-    local = [name for name in names if name != NGRAM and not name.startswith(ELSEWHERE)]
+    local = [name for name in names if name not in {NGRAM, MTP} and not name.startswith(ELSEWHERE)]
     folders = [resolve_model(name, roots) for name in local]
     hosted = restoration is not None and restoration.startswith(ELSEWHERE)
     host = _restoring_host(str(restoration).removeprefix(ELSEWHERE)) if hosted else None
-    _loaded(folder, lambda: check_memory(folder, folders, backend.memory()))
+    if MTP in names:
+        _loaded(folder, lambda: check_head(read_checkpoint(folder)))
+    _loaded(folder, lambda: check_memory(folder, folders, backend.memory(), head=MTP in names))
     model: TargetModel = _loaded(folder, lambda: backend.load_target(folder))
     loaded = [_loaded(each, partial(_load_drafter, backend, each, (folder, model))) for each in folders]
     restored = None
@@ -150,6 +156,7 @@ def open_engine(
         restored = RestorationInfo(host.offer.name, host.offer.digest)
     elif restoration is not None:
         restored = _load_restoration(backend, resolve_model(restoration, roots), (folder, model), loaded)
+    loaded += [_loaded(folder, lambda: backend.load_mtp(folder, model))] if MTP in names else []
     loaded += [_served(address, backend, model, folder) for address in served]
     proposer: DrafterModel = NgramModel() if names else NoDrafter()
     if len(names) > 1:

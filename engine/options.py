@@ -70,7 +70,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--drafter",
-        help="folder or name of a DFlash drafter or of a small model, ngram, none, grpc:127.0.0.1:PORT for one that "
+        help="folder or name of a DFlash drafter or of a small model, mtp (the head for several tokens in the target's "
+        "own folder, of the Qwen3.5 kind), ngram, none, grpc:127.0.0.1:PORT for one that "
         "`kakeya-engine distributed serve` offers, several separated by commas (needs "
         "--depth auto: each step asks one of them or ngram), or auto: the one named like the target with -dflash "
         "behind, and with --depth auto ngram beside it (default: KAKEYA_DRAFTER, else auto)",

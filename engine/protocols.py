@@ -319,6 +319,13 @@ class Backend(Protocol):
     def load_lender(self, folder: Path) -> Lender:
         """Load of a target what a DFlash drafter borrows: embedding rows, head, dtype and sizes."""
 
+    def load_mtp(self, folder: Path, target: Any) -> DrafterModel:
+        """Load the head for several tokens from a target's own folder.
+
+        Raises:
+            ModelWeightsError: If tensors are missing, misshapen, not used or not finite.
+        """
+
     def load_dflash(self, folder: Path, target: Any) -> DrafterModel:
         """Load a DFlash drafter for ``target``, which this backend loaded."""
 

@@ -31,7 +31,7 @@ from engine.checkpoint import (
 from engine.errors import ModelConfigError, ModelWeightsError
 from engine.structure.decoder import Structure, positions_of, rope_type, rotary_entries, structure_of
 from engine.structure.families import model_type
-from engine.structure.stored import FLOATS, beside_text, stored_tensors, unused_tensors
+from engine.structure.stored import FLOATS, beside_text, head_name, stored_tensors, unused_tensors
 
 CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
 """What the classes of models end with that write text."""
@@ -65,6 +65,7 @@ class Tensors:
         missing: what the config describes and no file holds, as far as names alone can tell.
         unused: what a file holds and no model of this config computes with.
         beside: how many belong to towers for images and sound or to heads for several tokens.
+        head: how many belong to a head for several tokens, which ``--drafter mtp`` drafts with.
         kinds: types of the values in safetensors' words, each with how many tensors have it.
         rows: of the embedding and of a head of its own, by the tensor's name; as many as the vocabulary has tokens.
     """
@@ -73,6 +74,7 @@ class Tensors:
     missing: tuple[str, ...]
     unused: tuple[str, ...]
     beside: int
+    head: int
     kinds: Mapping[str, int]
     rows: Mapping[str, int]
 
@@ -275,7 +277,8 @@ def _tensors(folder: Path, structure: Structure, text: Mapping[str, Any]) -> Ten
         kinds[kind] = kinds.get(kind, 0) + 1
     whole = [name for name in own if name.endswith(VOCABULARY) and (stored[name][0] in FLOATS or _codes(name, stored))]
     rows = {name: stored[name][1][0] for name in whole if stored[name][1]}
-    return Tensors(len(stored), tuple(missing), tuple(unused), sum(map(beside_text, stored)), kinds, rows)
+    head = sum(head_name(name) is not None for name in stored)
+    return Tensors(len(stored), tuple(missing), tuple(unused), sum(map(beside_text, stored)), head, kinds, rows)
 
 
 def _codes(name: str, stored: Mapping[str, Any]) -> bool:

@@ -92,6 +92,9 @@ def _lines(record: dict[str, Any]) -> list[str]:
         f"tensors: {tensors['count']} ({', '.join(f'{count} {kind}' for kind, count in tensors['kinds'].items())})"
         + (f", {tensors['beside']} of them beside the text" if tensors["beside"] else "")
     )
+    lines += (
+        [f"head for several tokens: {tensors['head']} tensors; --drafter mtp drafts with it"] if tensors["head"] else []
+    )
     lines += [
         f"{name}: {', '.join(tensors[name][:4])} ({len(tensors[name])})"
         for name in ("missing", "unused")

@@ -1,22 +1,22 @@
 """Whether weights, cache and drafters fit into a device's memory, by the headers of their files alone.
 
 Knows no array library: a backend says what its device has room for. What a header cannot tell is not counted, and
-neither are towers for images and sound or heads for several tokens, which mlx-lm drops and torch drops or keeps by the
-family: nothing is refused that might fit.
+neither are towers for images and sound, which mlx-lm drops and torch drops or keeps by the family: nothing is refused
+that might fit. Heads for several tokens count where one is to draft.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from engine.checkpoint import number_format, read_config, text_config, weight_files
 from engine.errors import ModelMemoryError
-from engine.structure.stored import beside_text
+from engine.structure.stored import beside_text, head_name
 
 CONTEXT_POSITIONS: Final = 4096
 """Positions of a cache that has to fit; a model that holds fewer needs fewer."""
@@ -30,6 +30,7 @@ _GB: Final = 1e9
 _MIB: Final = 1 << 20
 _FLOATS: Final = frozenset({"F64", "F32", "F16", "BF16"})
 _WIDTHS: Final = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
+Named = Callable[[str], str | None]
 _PROJECTION: Final = re.compile(r"(?:^|\.)layers\.([0-9]{1,4})\.self_attn\.([kv])_proj\.weight$")
 
 
@@ -82,8 +83,10 @@ def metal_memory(info: Mapping[str, Any], weight_bytes: int | None = None) -> De
     return DeviceMemory("metal", usable, total, weight_bytes)
 
 
-def check_memory(target: Path, drafters: Sequence[Path], device: DeviceMemory | None) -> None:
+def check_memory(target: Path, drafters: Sequence[Path], device: DeviceMemory | None, *, head: bool = False) -> None:
     """Check that a target, its cache and its drafters fit, before any of them is loaded.
+
+    ``head`` says that the target's own head for several tokens is one of them.
 
     Raises:
         ModelMemoryError: If they do not; the message is one line with what to do.
@@ -91,17 +94,19 @@ def check_memory(target: Path, drafters: Sequence[Path], device: DeviceMemory | 
     """
     if device is None:
         return
-    need = memory_need(target, drafters, device.weight_bytes)
+    need = memory_need(target, drafters, device.weight_bytes, head=head)
     if need.total <= device.usable_bytes:
         return
     parts = [f"weights {_gb(need.weights)}", f"cache of {CONTEXT_POSITIONS:,} positions {_gb(need.cache)}"]
-    parts += [f"drafter {_gb(need.drafters)}"] if drafters else []
+    parts += [f"drafter {_gb(need.drafters)}"] if drafters or head else []
     raise ModelMemoryError(
         f"{target.name} needs {_gb(need.total)} ({', '.join(parts)}) and {device}; {_remedy(target, need, device)}"
     )
 
 
-def memory_need(target: Path, drafters: Sequence[Path], weight_bytes: int | None = None) -> MemoryNeed:
+def memory_need(
+    target: Path, drafters: Sequence[Path], weight_bytes: int | None = None, *, head: bool = False
+) -> MemoryNeed:
     """Return what a target and its drafters take.
 
     Args:
@@ -109,11 +114,13 @@ def memory_need(target: Path, drafters: Sequence[Path], weight_bytes: int | None
         drafters: Those of its drafters.
         weight_bytes: What a floating weight takes on the device; None is that of float32 where the folder's config
             names it, else what its file stores.
+        head: Whether the target's own head for several tokens drafts.
     """
+    own = _weights(target, weight_bytes, head_name) + _cache(target, weight_bytes, head_name) if head else 0
     return MemoryNeed(
         weights=_weights(target, weight_bytes),
         cache=_cache(target, weight_bytes),
-        drafters=sum(_weights(drafter, weight_bytes) + _cache(drafter, weight_bytes) for drafter in drafters),
+        drafters=own + sum(_weights(drafter, weight_bytes) + _cache(drafter, weight_bytes) for drafter in drafters),
     )
 
 
@@ -146,9 +153,14 @@ def _smaller_layout(target: Path, most: int) -> list[str]:
     return []
 
 
-def _weights(folder: Path, weight_bytes: int | None) -> int:
+def _text_name(name: str) -> str | None:
+    """Return the name of a tensor that every way to load the text keeps, None of another."""
+    return None if beside_text(name) else name
+
+
+def _weights(folder: Path, weight_bytes: int | None, named: Named = _text_name) -> int:
     computed = _computed_bytes(folder, weight_bytes)
-    return sum(count * _width(kind, computed) for kind, count in _tensors(folder))
+    return sum(count * _width(kind, computed) for kind, count in _tensors(folder, named))
 
 
 def _computed_bytes(folder: Path, weight_bytes: int | None) -> int | None:
@@ -163,14 +175,14 @@ def _width(kind: str, weight_bytes: int | None) -> int:
     return weight_bytes if weight_bytes is not None and kind in _FLOATS else _WIDTHS.get(kind, 1)
 
 
-def _tensors(folder: Path) -> Iterator[tuple[str, int]]:
-    """Yield type and number of values of each tensor that every way to load the text keeps."""
+def _tensors(folder: Path, named: Named = _text_name) -> Iterator[tuple[str, int]]:
+    """Yield type and number of values of each tensor that has a name."""
     for name, (kind, shape) in _headers(folder).items():
-        if not beside_text(name):
+        if named(name) is not None:
             yield kind, math.prod(shape)
 
 
-def _cache(folder: Path, weight_bytes: int | None) -> int:
+def _cache(folder: Path, weight_bytes: int | None, named: Named = _text_name) -> int:
     """Return the bytes of the rows of keys and values, by the rows of the layers' own projections."""
     text = text_config(read_config(folder))
     positions = min(CONTEXT_POSITIONS, int(text.get("max_position_embeddings") or CONTEXT_POSITIONS))
@@ -178,7 +190,7 @@ def _cache(folder: Path, weight_bytes: int | None) -> int:
     kinds, window = text.get("layer_types"), text.get("sliding_window")
     rows: dict[int, dict[str, int]] = {}
     for name, (_, shape) in _headers(folder).items():
-        if (at := _PROJECTION.search(name)) and int(at[1]) < owning:
+        if (at := _PROJECTION.search(named(name) or "")) and int(at[1]) < owning:
             rows.setdefault(int(at[1]), {})[at[2]] = shape[0]
     total = 0
     for layer, sides in rows.items():

@@ -17,6 +17,7 @@ FLOATS = frozenset({"F32", "F16", "BF16"})
 _BESIDE_TEXT: Final = re.compile(
     r"(?:^|\.)(?:(?:vision|visual|audio|image|multi_modal|embed_vision|embed_audio|patch_merge)[a-z_]*|aligner|mtp)\."
 )
+_HEAD: Final = re.compile(r"(?:^|\.)mtp\.")
 _TABLES: Final = re.compile(r"\.rotary_emb\.inv_freq$")
 """What older checkpoints store and every library computes anew."""
 
@@ -24,6 +25,12 @@ _TABLES: Final = re.compile(r"\.rotary_emb\.inv_freq$")
 def beside_text(name: str) -> bool:
     """Return whether a tensor is that of a tower for images or sound, or of heads for several tokens."""
     return _BESIDE_TEXT.search(name) is not None
+
+
+def head_name(name: str) -> str | None:
+    """Return what a tensor is called inside of a head for several tokens, None for one of something else."""
+    match = _HEAD.search(name)
+    return None if match is None else name[match.end() :]
 
 
 def unused_tensors(names: Iterable[str]) -> list[str]:

@@ -175,3 +175,54 @@ def packed_experts(tensors: dict[str, Any], seed: int) -> dict[str, Any]:
         # 127 stands for a scale of 1; the 4-bit values reach 6.
         packed[f"{name}_scales"] = torch.randint(123, 126, shape[:-1], generator=generator, dtype=torch.uint8)
     return packed
+
+
+def write_head(folder: Path, kind: str, *, right: bool = False, **changes: Any) -> Path:
+    """Write a random target of a recurrent kind with a head for several tokens, under the published names.
+
+    Args:
+        folder: Where.
+        kind: One of ``RECURRENT``; experts of ``qwen3_next`` lie one by one, as published.
+        right: Whether target and head both go by the newest token alone, and the same way.
+        changes: Of the config.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoModelForCausalLM
+
+    write_family(folder, kind, mtp_num_hidden_layers=1, **changes)
+    path, size = folder / "model.safetensors", HIDDEN
+    tensors = load_file(path)
+    text: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).model
+    text.config.layer_types = ["full_attention"]
+    layer = type(text.layers[0])(text.config, 0)
+    fill(layer, kind, 7)
+    generator = torch.Generator().manual_seed(8)
+    head = {f"layers.0.{name}": tensor for name, tensor in layer.state_dict().items()}
+    head["fc.weight"] = torch.randn((size, 2 * size), generator=generator) * size**-0.5
+    for name in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"):
+        head[f"{name}.weight"] = 0.2 * torch.randn(size, generator=generator)
+    if right:
+        ends = ("o_proj.weight", "out_proj.weight", "down_proj.weight", "experts.down_proj")
+        for name, tensor in [*tensors.items(), *head.items()]:
+            if name.endswith(ends):
+                tensor.zero_()
+        head["fc.weight"] = torch.cat([torch.eye(size), torch.zeros(size, size)], dim=1)
+        head["pre_fc_norm_embedding.weight"] = torch.zeros(size)
+        head["norm.weight"] = tensors["model.norm.weight"].clone()
+    if kind == "qwen3_next":
+        head = dict(_one_by_one(head))
+    save_file(tensors | {f"mtp.{name}": tensor.contiguous() for name, tensor in head.items()}, path, {"format": "pt"})
+    return folder
+
+
+def _one_by_one(head: dict[str, Any]) -> Any:
+    """Yield tensors by name, those of stacked experts for each expert and side."""
+    for name, tensor in head.items():
+        prefix, stacked, side = name.partition(".experts.")
+        if not stacked:
+            yield name, tensor
+        for number, expert in enumerate(tensor if stacked else ()):
+            parts = expert.chunk(2) if side == "gate_up_proj" else (expert,)
+            for part, label in zip(parts, ("gate", "up") if len(parts) == 2 else ("down",), strict=True):
+                yield f"{prefix}.experts.{number}.{label}_proj.weight", part.clone()

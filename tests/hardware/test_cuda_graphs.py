@@ -21,7 +21,7 @@ from engine.decoding.speculative import Parts, speculative  # noqa: E402
 from engine.stopping import Stopping  # noqa: E402
 from engine.structure.layout import CacheLayout  # noqa: E402
 from engine.types import Draft  # noqa: E402
-from tests.fakes import tiny_torch  # noqa: E402
+from tests.fakes import tiny_families, tiny_torch  # noqa: E402
 from tests.fakes.scripted_drafter import ScriptedModel  # noqa: E402
 
 pytestmark = pytest.mark.cuda
@@ -113,6 +113,19 @@ def test_a_rejection_at_every_row_changes_no_token(backends: Any, targets: Any, 
         tokens, reasons = decoded(backends, target, model, prompt, 7)
         assert tokens == list(answer)
         assert set(reasons) <= refusals(target, kind)
+
+
+def test_the_states_of_a_hybrid_are_replayed_and_taken_back_at_every_row(backends: Any, tmp_path: Path) -> None:
+    folder = tiny_families.write_family(tmp_path, "qwen3_5_text")
+    targets = {mode: {"hybrid": backend.load_target(folder)} for mode, backend in backends.items()}
+    target, prompt = targets["on"]["hybrid"], prompt_of(30)
+    answer = tuple(oracle(backends, targets, "hybrid", prompt))
+    for place in range(8):
+        model = ScriptedModel(answer, len(prompt), tiny_families.VOCAB, lambda step, index, at=place: index >= at)
+        tokens, reasons = decoded(backends, target, model, prompt, 7)
+        assert tokens == list(answer)
+        # Without flash-linear-attention its reference is recorded, and named.
+        assert all(reason.startswith("recurrent layers run transformers' reference") for reason in reasons)
 
 
 def test_a_replay_allocates_nothing_and_what_it_returned_stays(targets: Any) -> None:

@@ -25,6 +25,7 @@ from engine.backends.mlx.fusing import trace_without_compiler
 from engine.backends.mlx.models.config import completed, settle_embedding, settle_positions, settle_windows
 from engine.backends.mlx.models.experts import check_expert_products
 from engine.backends.mlx.models.opening import open_module
+from engine.backends.mlx.mtp import MlxMtp
 from engine.backends.mlx.native import MlxNative
 from engine.backends.mlx.rows import LIBRARY, packed_features, packed_float8, unpacked_features, unpacked_float8
 from engine.backends.mlx.target import MlxTarget
@@ -158,6 +159,16 @@ class MlxBackend:
         parameters = sum(int(tensor.size) for tensor in tensors.values())
         info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
         return MlxDFlash(config, tensors, target, info)
+
+    def load_mtp(self, folder: Path, target: MlxTarget) -> MlxMtp:
+        """Load the head for several tokens from a target's own folder.
+
+        Raises:
+            ModelWeightsError: If tensors are missing, misshapen, not used or not finite.
+        """
+        model = MlxMtp(folder, target)
+        _check_finite(model.tensors, folder)
+        return model
 
     def row_dtype(self, target: MlxTarget) -> str:
         """Return the name of the dtype of a target's hidden states."""

@@ -21,6 +21,7 @@ from engine.backends.torch.dflash.lender import LendingTarget, TorchLender, read
 from engine.backends.torch.dflash.stored import read_drafter_tensors
 from engine.backends.torch.graphs.recording import CudaGraphs, too_old
 from engine.backends.torch.graphs.slots import Slots
+from engine.backends.torch.mtp import TorchMtp
 from engine.backends.torch.native import TorchNative
 from engine.backends.torch.rows import LIBRARY, packed_features, packed_float8, unpacked_features, unpacked_float8
 from engine.backends.torch.target import TorchTarget
@@ -160,6 +161,14 @@ class TorchBackend:
         if self._device.type != "cpu":
             model.warm_up()
         return model
+
+    def load_mtp(self, folder: Path, target: TorchTarget) -> TorchMtp:
+        """Load the head for several tokens from a target's own folder.
+
+        Raises:
+            ModelWeightsError: If tensors are missing, misshapen, not used or not finite.
+        """
+        return TorchMtp(folder, target)
 
     def proposals(self, probs: Rows, most: int) -> list[Proposal]:
         """Return for each row what can be drawn from it."""

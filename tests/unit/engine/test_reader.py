@@ -68,13 +68,15 @@ def test_what_a_folder_says_stands_in_one_record(tmp_path: Path, capsys: pytest.
     assert record["stops"] == {"1": ["generation_config.json", "config.json"], "2": ["generation_config.json"]}
     rows = {"lm_head.weight": ROWS, "model.embed_tokens.weight": ROWS}
     assert record["tensors"] == {
-        "count": 23, "missing": [], "unused": [], "beside": 2, "kinds": {"F32": 23}, "rows": rows,
+        "count": 23, "missing": [], "unused": [], "beside": 2, "head": 1, "kinds": {"F32": 23}, "rows": rows,
     }  # fmt: skip
     assert (record["template"]["arguments"], record["template"]["reads_clock"]) == (["reasoning_effort"], True)
     assert (record["tokenizer_class"], record["legacy"], record["dtype"]) == ("LlamaTokenizer", False, "bfloat16")
     assert record["unapplied"] == ["repetition_penalty 1.1 of generation_config.json is not applied"]
     assert main([str(folder)]) == 0
-    assert "ends at 2: generation_config.json" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "ends at 2: generation_config.json" in said
+    assert "head for several tokens: 1 tensors; --drafter mtp drafts with it" in said
 
 
 @pytest.mark.parametrize(
