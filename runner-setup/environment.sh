@@ -106,7 +106,7 @@ if [ ! -e "$folder" ]; then
   alone
   mkdir "$folder"
   : >"$marker"
-  "$python" -m venv "$folder" || die "$python could not make $folder; what it said stands above"
+  "$python" -m venv "$folder" || die "$python could not make $folder; what it said stands above; make $goal again makes it anew"
 fi
 if [ $# -gt 0 ]; then
   echo "installing into $folder with Python $(new_enough "$folder/bin/python")"
