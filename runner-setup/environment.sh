@@ -8,6 +8,14 @@ goal=$1 folder=$2 given=$3
 shift 3
 marker=$folder/.installing # there while pip works: where it stays, pip was interrupted half-way
 NAMES="python3 python3.13 python3.12 python3.11 python3.14"
+TAKE_LOCK='import fcntl
+try:
+    fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    raise SystemExit(1)
+except OSError:
+    pass # a file system without locks
+'
 NEW_ENOUGH='import sys; print("%d.%d" % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))'
 
 die() {
@@ -73,7 +81,7 @@ then make $goal PYTHON=python3.13"
 # Let nobody else write into the folder until this ends: a pip whose make was killed goes on, and holds the lock too.
 alone() {
   exec 9>>"$folder.lock"
-  "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' >/dev/null 2>&1 || {
+  "$python" -c "$TAKE_LOCK" >/dev/null || {
     echo "another installation into $folder goes on: waiting for its end"
     "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)' >/dev/null
   }
@@ -106,7 +114,7 @@ if [ ! -e "$folder" ]; then
   alone
   mkdir "$folder"
   : >"$marker"
-  "$python" -m venv "$folder" || die "$python could not make $folder; what it said stands above"
+  "$python" -m venv "$folder" || die "$python could not make $folder; what it said stands above; make $goal again makes it anew"
 fi
 if [ $# -gt 0 ]; then
   echo "installing into $folder with Python $(new_enough "$folder/bin/python")"

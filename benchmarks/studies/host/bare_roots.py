@@ -82,7 +82,7 @@ class Typist:
             # The last line of `make` says only that its target failed, these of pip which indexes this machine has.
             printed = [text for text in printed if not re.match(r"make: \*\*\* |WARNING: Location ", text)]
             tries.append({"after": did, "code": ran.returncode, "seconds": round(time.monotonic() - began_s, 1),
-                          "said": printed[-3:] if ran.returncode == 0 else printed[-8:]})  # fmt: skip
+                          "said": printed[-3:] if ran.returncode == 0 else printed[-24:]})  # fmt: skip
             did = None if ends_well(line, ran.returncode) else remedy_in(printed[-8:])
             # A release has one git, so that there is no second try.
             if did is None or did.startswith("install ") or did in [earlier["after"] for earlier in tries]:

@@ -24,17 +24,20 @@ _GC_FETCHES: Final = 5000
 def gc(call: HostCall[GcOptions]) -> Answer:
     """Delete old files of this runner, and refs of runs that ended long ago."""
     options, policy, state = call.options, policy_of(call.options), state_of(call.options)
-    for path in state.old_files(CLOCK.now().timestamp() - options.older_than):
+    old = list(state.old_files(CLOCK.now().timestamp() - options.older_than))
+    for path in old:
         call.output.data(str(path))
         if not options.dry_run:
             path.unlink(missing_ok=True)
+    count = len(old)
     if route_of(options, policy) is not None:
         from bridge.bus.store.gather import WorkBudget
 
         bus, budget = signing_bus(bus_of(options, policy, state), policy, state), WorkBudget(_GC_FETCHES)
         for name in bus.archive(policy.name, budget=budget, drop_after_s=options.older_than, dry_run=options.dry_run):
             call.output.data(name)
-    return Answer()
+            count += 1
+    return Answer(lines=[Talk("gc", f"{count} {'would go' if options.dry_run else 'removed'}")])
 
 
 def state(call: HostCall[StateOptions]) -> Answer:

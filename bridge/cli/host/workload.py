@@ -273,7 +273,8 @@ def show_list(call: HostCall[StatusOptions]) -> Answer:
         offers = [] if mistake else list(checked(folder, shelf.rules.interpreter).presets)
         rows.append({"folder": str(folder), "presets": offers, "problem": mistake})
         lines.append(f"{folder}: {mistake or ', '.join(offers)}")
-    return Answer(rows, lines)
+    nothing = Talk("note", "no folder is offered here; kakeya-runner workload allow FOLDER")
+    return Answer(rows, lines or [nothing])
 
 
 def try_workload(call: HostCall[WorkloadTryOptions]) -> Answer:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.answer import Answer, Fitted, Line, Row, Talk
+from bridge.client.document.parts import PresetRow
 from bridge.client.document.untrusted import clean_line
 from bridge.client.send.offered import find_own, own_presets
 from bridge.client.send.parameters import split, typed
@@ -40,15 +41,9 @@ def presets(call: Invocation[PresetsOptions]) -> Answer:
         unable = "that nothing here can run now" if len(able) < len(shown) else "planned"
         what = "of the engine" if own else unable
         lines.append(Talk("note", f"{hidden} presets {what} are not shown; kakeya-mac presets --all"))
+    whole = {name: preset.model_dump(mode="json", by_alias=True) for name, preset in own.items()}
     data = [
-        {
-            "name": name,
-            "status": preset.status,
-            "description": preset.description,
-            "code": preset.code,
-            "offered": name in able,
-            "definition": preset.model_dump(mode="json", by_alias=True) if name in own else None,
-        }
+        PresetRow(name, preset.status, preset.description, preset.code, name in able, whole.get(name))
         for name, preset in shown.items()
     ]
     return Answer(data, lines)

@@ -24,23 +24,6 @@ class RunnerRow(Beacon):
     live: bool
 
 
-class PresetRow(Part):
-    """One preset of `presets`.
-
-    Attributes:
-        name: what it is asked for by; ``NAME@RUNNER`` where hosts differ under one name.
-        offered: whether a live runner offers it, or this machine has its packages where the bus is its own.
-        definition: the whole of it where its host alone has it; None for an installed one.
-    """
-
-    name: str
-    status: Literal["ready", "planned"]
-    description: str
-    code: Literal["host", "request"]
-    offered: bool
-    definition: dict[str, Any] | None
-
-
 class RuleRow(Part):
     """One rule of `gate rules`."""
 
@@ -74,7 +57,7 @@ class JudgedRow(Part):
 DATA: Final[dict[str, Any]] = {
     "ls": list[parts.RunRow],
     "runners": list[RunnerRow],
-    "presets": list[PresetRow],
+    "presets": list[parts.PresetRow],
     "wait": list[parts.WaitRow],
     "doctor": list[parts.DoctorRow],
     "gc": list[parts.RemovalRow],

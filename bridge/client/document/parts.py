@@ -261,3 +261,21 @@ class AgentFileRow:
 
     path: str
     change: Literal["unchanged", "written", "removed"]
+
+
+@part
+class PresetRow:
+    """One preset of `presets`.
+
+    Attributes:
+        name: what it is asked for by; ``NAME@RUNNER`` where hosts differ under one name.
+        offered: whether a live runner offers it, or this machine has its packages where the bus is its own.
+        definition: the whole of it where its host alone has it; None for an installed one.
+    """
+
+    name: str
+    status: Literal["ready", "planned"]
+    description: str
+    code: Literal["host", "request"]
+    offered: bool
+    definition: dict[str, Any] | None

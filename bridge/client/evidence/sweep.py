@@ -110,7 +110,7 @@ class SweptRuns:
     def failures(self) -> dict[str, list[str]]:
         """Return the runs that failed by what is said of why: the line of the log that says most, else the host's."""
         runs: dict[str, list[str]] = {}
-        for status in (status for status in self.statuses if status.terminal and status.reason not in RAN_WELL):
+        for status in (status for status in self.statuses if status.reason not in {*RAN_WELL, "pending"}):
             cause = None if status.result is None else telling_line(status.reason, status.result.log)
             why = status.message if cause is None else f"{PREFIX}{cause}"
             if why:

@@ -32,6 +32,7 @@ class BusView:
         runs: the newest ones, newest first.
         histories: claims of stored results by preset, oldest first.
         pictures: of the newest stored results, by run and path.
+        embedded: whether it is this machine's own, whose runner starts with a request.
     """
 
     route: str
@@ -40,6 +41,7 @@ class BusView:
     runs: Sequence[RunRow]
     histories: Mapping[str, Sequence[HistoryRow]]
     pictures: Mapping[str, bytes]
+    embedded: bool = False
 
 
 def page_of_bus(view: BusView) -> str:
@@ -47,9 +49,12 @@ def page_of_bus(view: BusView) -> str:
     live = sum(runner.live for runner in view.runners)
     waiting = sorted((row for row in view.runs if row.state in _WAITING), key=lambda row: row.id)
     going = [row for row in view.runs if row.state in _GOING]
-    kind = "held" if live else "missing"
+    awake = f"{live} of {len(view.runners)} runners are awake"
+    if view.embedded and not live:
+        awake = "the runner of this machine starts with the next request"
+    kind = "held" if live or view.embedded else "missing"
     head = (
-        f'<h1>Bus {text(view.route)}</h1><p class="verdict {kind}">{live} of {len(view.runners)} runners are awake, '
+        f'<h1>Bus {text(view.route)}</h1><p class="verdict {kind}">{awake}, '
         f"{len(going)} running, {len(waiting)} waiting</p><p>as of {text(view.at)}</p>"
     )
     parts = [

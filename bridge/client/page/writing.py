@@ -75,12 +75,13 @@ def write_bus_page(session: BusSession) -> Path:
     measured = dict.fromkeys(row.preset for row in runs if row.fetched and row.preset is not None)
     histories = {name: list(rows_of_preset(session.settings, name)) for name in list(measured)[:_HISTORIES]}
     view = BusView(
-        route=str(session.bus.route),
+        route="of this machine" if session.embedded else str(session.bus.route),
         at=rfc3339(session.clock.now()),
         runners=session.runners(),
         runs=runs,
         histories={name: points[-_HISTORY_ROWS:] for name, points in histories.items() if points},
         pictures={},
+        embedded=session.embedded,
     )
     fetched = [row.id for row in runs if row.fetched]
     view = replace(view, pictures=_pictures(session.store, fetched, room_for_pictures(view)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import filecmp
 import io
 import json
 import math
@@ -76,9 +77,16 @@ def bring_files(folder: Path, work: Path) -> None:
         if path.is_dir() and not (path / "pyvenv.cfg").exists():
             bring_files(path, work / path.name)
         elif path.is_file() and path.stat().st_size <= COPIED_MAX_BYTES:
-            shutil.copy2(path, work / path.name)
+            _copy(path, work / path.name)
         else:
             (work / path.name).symlink_to(path)
+
+
+def _copy(path: Path, copy: Path) -> None:
+    """Copy a file with the mode that it is made with: a sandbox without namespaces lets nobody change mode or times."""
+    descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, path.stat().st_mode & 0o777 | 0o200)
+    with path.open("rb") as source, os.fdopen(descriptor, "wb") as target:
+        shutil.copyfileobj(source, target)
 
 
 def written(work: Path, folder: Path) -> Iterator[tuple[str, Path]]:
@@ -90,10 +98,7 @@ def written(work: Path, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_as_brought(path: Path, brought: Path) -> bool:
-    if not brought.is_file():
-        return False
-    here, there = path.stat(), brought.stat()
-    return (here.st_size, here.st_mtime_ns) == (there.st_size, there.st_mtime_ns)
+    return brought.is_file() and filecmp.cmp(path, brought, shallow=False)
 
 
 def run_program(argv: list[str], work: Path) -> tuple[int, bytes]:

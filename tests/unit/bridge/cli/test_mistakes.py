@@ -194,6 +194,8 @@ OWNING = [
     ("workload new mlx-env-probe", 2, "'mlx-env-probe' is the name of an installed preset", "choose another name"),
     ("workload new 'Bad Name'", 2, "got the name 'Bad Name'; expected lower-case letters", ""),
     ("workload new quiet --from quiet.sh --number loss", 2, "left no number 'loss'; it left none", "--number none"),
+    ("workload list", 0, "no folder is offered here; kakeya-runner workload allow FOLDER", ""),
+    ("gc", 0, "gc 0 removed", ""),
     ("workload remove nosuch", 2, "is not allowed here; allowed: none", "kakeya-runner workload list"),
     ("trust add x", 2, "'x' is no public key; expected 'ssh-ed25519 AAAA...'", "cat ~/.ssh/id_ed25519.pub"),
     ("trust remove nobody", 2, "nobody is not trusted for signing requests", "kakeya-runner trust list"),

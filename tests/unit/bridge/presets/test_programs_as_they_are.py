@@ -11,6 +11,7 @@ import pytest
 
 from bridge.presets.workloads.folder import read_folder
 from bridge.presets.workloads.problems import problems
+from tests.drift import ROOT
 from tests.support.workload_folder import INTERPRETER, write
 
 SHELL = """#!/bin/sh
@@ -47,7 +48,17 @@ def as_it_is(top, *numbers, keep=("plot.png",), program=SHELL, repeats=1):
     return folder
 
 
-def run_once(folder, top):
+BEHIND_LANDLOCK = """
+import os, platform, sys
+sys.path.insert(0, {root!r})
+from bridge.executor.sandbox import seccomp
+from tests.integration.setup.protections import load
+load(seccomp.program(platform.machine(), alone=True))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def run_once(folder, top, before=()):
     """Start the command of the preset as a runner does; return how it ended and the folder of its repeat."""
     (command,) = read_folder(folder, INTERPRETER).presets["bench"].commands
     out, tmp = top / "out", top / "tmp"
@@ -58,7 +69,9 @@ def run_once(folder, top):
         "PATH": os.environ["PATH"],
     }  # fmt: skip
     argv = [sys.executable if word == "${interpreter}" else word for word in command.argv]
-    ran = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False, cwd=tmp)
+    ran = subprocess.run(
+        [*before, *argv], env=environment, capture_output=True, text=True, timeout=60, check=False, cwd=tmp
+    )
     return ran, out
 
 
@@ -74,6 +87,16 @@ def test_a_shell_script_gives_several_numbers_and_a_picture(tmp_path):
     assert (out / "plot.png").read_text() == "picture"
     roles = {program.role for program in read_folder(folder, INTERPRETER).presets["bench"].workload.programs}
     assert roles == {"folder", "interpreter", "reader"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="filters of system calls")
+def test_a_program_runs_behind_the_filter_that_lets_nobody_change_a_mode_or_a_time(tmp_path):
+    folder = as_it_is(tmp_path, NUMBERS["stdout"][0])
+    (folder / "words.txt").chmod(0o444)
+    ran, out = run_once(folder, tmp_path, [sys.executable, "-c", BEHIND_LANDLOCK.format(root=str(ROOT))])
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads((out / "report.json").read_text()) == {"metrics": {"m0": 0.07}}
+    assert (out / "plot.png").read_text() == "picture"
 
 
 def test_files_alone_are_a_result(tmp_path):

@@ -77,3 +77,10 @@ def test_five_hundred_runs_are_a_small_page_and_nothing_in_it_is_markup():
     assert "data:image/png" in page
     assert len(page.encode()) < BUS_PAGE_BYTES == 300_000
     assert "<script" not in page
+
+
+def test_the_runner_of_this_machine_is_not_missing_while_nobody_asks_it():
+    view = BusView("of this machine", "now", (), (), {}, {}, embedded=True)
+    page = page_of_bus(view)
+    assert '<p class="verdict held">the runner of this machine starts with the next request, 0 running' in page
+    assert '<p class="verdict missing">0 of 0 runners are awake' in page_of_bus(replace(view, embedded=False))
