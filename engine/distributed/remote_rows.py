@@ -8,6 +8,7 @@ the target says.
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,13 +19,16 @@ from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.replies import printable
 from engine.distributed.restoration_offer import RestorationOffer
 from engine.distributed.restoring import MOST_SHOWN_ROWS, MOST_WANTED_ROWS
-from engine.distributed.stream import Connect, Listener, Message, Reply
-from engine.distributed.tensors import Assembly, chunks, described
+from engine.distributed.stream import Connect, DraftStream, Listener, Message, Reply
+from engine.distributed.tensors import CHUNK_BYTES, Assembly, chunks, described
 from engine.errors import EngineError, SessionError
 
 Heard = TypeVar("Heard")
 PATIENCE_S = 60.0
 """How long a host may be silent with rows that were asked for."""
+LEAST_BYTES, SPARE_BYTES = 64, 1024
+"""What a message counts for at least, and what is said beside the bytes of its rows at most."""
+UNASKED = "it said more than it was asked"
 
 
 @dataclass(slots=True)
@@ -86,9 +90,13 @@ class RemoteRows:
         self._served = served
         self._row_format = row_format
         self._heard: queue.SimpleQueue[Reply | _Ended] = queue.SimpleQueue()
+        self._counting = threading.Lock()
+        self._due_bytes = SPARE_BYTES
+        """What may still come: whoever sends more than was asked for fills no memory here."""
         self._sequence = 0
         self._error: SessionError | None = None
-        self._line = served.connect(Listener(self._heard.put, lambda *why: self._heard.put(_Ended(*why))))
+        self._line: DraftStream | None = None
+        self._line = served.connect(Listener(self._hear, lambda *why: self._heard.put(_Ended(*why))))
         agreed = served.offer.compatibility(row_format)
         self._tell(pb.Open(compatibility=agreed, row_format=FORMATS[row_format]))
         self._guarded(self._begun)
@@ -122,6 +130,7 @@ class RemoteRows:
         for first in range(begin, end, MOST_WANTED_ROWS):
             self._sequence += 1
             run = (self._sequence, first, min(end, first + MOST_WANTED_ROWS))
+            self._expect((run[2] - first) * self._served.offer.row_width(layers) * 4)
             self._tell(pb.Wanted(sequence=run[0], layers=layers, begin=run[1], end=run[2]))
             asks.append(run)
         began_s = time.perf_counter()
@@ -138,7 +147,26 @@ class RemoteRows:
         """End the stream; later calls are refused."""
         if self._error is None:
             self._error = SessionError("CANCELLED", "rows of a sequence that was closed; open another")
-            self._line.close(pb.Close())
+            self._end(pb.Close())
+
+    def _expect(self, size: int) -> None:
+        """Let so many bytes of rows come."""
+        with self._counting:
+            self._due_bytes += size + (2 + size // CHUNK_BYTES) * SPARE_BYTES
+
+    def _hear(self, reply: Reply) -> None:
+        """Take a reply, in the thread of the stream; what nobody asked for ends it and is let go."""
+        with self._counting:
+            was_due, self._due_bytes = self._due_bytes, self._due_bytes - max(reply.ByteSize(), LEAST_BYTES)
+        if self._due_bytes >= 0:
+            self._heard.put(reply)
+        elif was_due >= 0:
+            self._heard.put(_Ended("INVALID_ARGUMENT", UNASKED))
+            self._end(None)
+
+    def _end(self, message: pb.Close | None) -> None:
+        if self._line is not None:
+            self._line.close(message)
 
     def _begun(self) -> None:
         if not isinstance(self._next(), pb.Opened):
@@ -179,7 +207,7 @@ class RemoteRows:
 
     def _unasked(self) -> None:
         self._next()
-        raise SessionError("INVALID_ARGUMENT", "it said more than it was asked")
+        raise SessionError("INVALID_ARGUMENT", UNASKED)
 
     def _guarded(self, listen: Callable[[], Heard]) -> Heard:
         """Return what listening gives; whatever it trips over ends the sequence.
@@ -196,9 +224,10 @@ class RemoteRows:
                 f"rows made again at {self._served.address} did not come: {error}. Nothing of them was used; see to "
                 "the host of the f_theta and begin again, or take a --cache without @remote",
             )
-            self._line.close(None)
+            self._end(None)
             raise self._error from error
 
     def _tell(self, message: Message) -> None:
         self._served.traffic.sent += message.ByteSize()
-        self._line.send(message)
+        if self._line is not None:
+            self._line.send(message)

@@ -32,8 +32,8 @@ PAGES = f"{KEPT}+pages16x10+layer5"
 LOCAL = ("native", PAGES, f"{KEPT}+ftheta64")
 REMOTE = (f"{KEPT}+ftheta64@remote", f"{KEPT}+ftheta64@remote/bfloat16", f"{KEPT}+pages16x10+ftheta64@remote")
 PROMPTS = {"mlx": 60, "torch": 12}
-LINKED_PROMPTS, TOKENS = 1, 28
-"""Behind a link few are asked: it changes times, and no answer."""
+FEWER_PROMPTS, LINKED_PROMPTS, TOKENS = 12, 1, 28
+"""Of pages that come over a stream, each a round trip, and behind a link, which changes times and no answer."""
 
 
 def cases() -> Sequence[str]:
@@ -46,8 +46,8 @@ def cases() -> Sequence[str]:
 def run(case: str, prompts: int | None = None) -> list[Row]:
     """Return a row for each prompt: whether its code was found, what was held, and what was moved and waited for."""
     backend, layout, link = case.split(", ")
-    linked = link not in {"no link", "0 ms"}
-    count = prompts or (LINKED_PROMPTS if linked else PROMPTS[backend])
+    most = PROMPTS[backend] if link in {"no link", "0 ms"} else LINKED_PROMPTS
+    count = prompts or (min(most, FEWER_PROMPTS) if "pages" in layout and "@remote" in layout else most)
     engine = _engine(backend)
     every = _prompts(backend)
     chosen = every[:: len(every) // count][:count]

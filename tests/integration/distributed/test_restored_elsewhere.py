@@ -95,7 +95,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module", params=["mlx", "torch"])
+@pytest.fixture(scope="module", params=["mlx", pytest.param("torch", marks=pytest.mark.ci)])
 def host(request: pytest.FixtureRequest, folders: Path) -> Iterator[Host]:
     backend: Any = load_backend(request.param, "cpu" if request.param == "torch" else None)
     target = backend.load_target(folders / "target")

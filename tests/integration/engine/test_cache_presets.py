@@ -41,3 +41,20 @@ def test_a_smoke_run_passes_the_gate_with_its_primary_claim(clone: Clone, preset
     verdict = json.loads((folder / "verdict.json").read_text())
     assert [finding["code"] for finding in verdict["findings"] if finding["severity"] == "reject"] == []
     assert claim in {entry["id"] for entry in verdict["claims"] if entry["role"] == "primary"}
+
+
+def test_rows_made_again_elsewhere_are_a_parameter_of_the_distributed_presets(tmp_path: Path) -> None:
+    """For a pair that has an f_theta; the presets' own has none, and says so in a line."""
+    pair = {"KAKEYA_TARGET": "kakeya-tiny-qwen3", "KAKEYA_DRAFTER": "kakeya-tiny-qwen3-dflash"}
+    restored = "restored=sink4+window64+ftheta64@remote"
+    for environment, code, line in (
+        (pair, 0, "rows made elsewhere gave the tokens of rows made here on 2 of 2 prompts"),
+        ({}, 1, "no f_theta of rank 64 is known for 'kakeya-tiny-gemma4'"),
+    ):
+        clone = Clone(tmp_path / str(code), environment)
+        try:
+            ran = clone.mac("run", "mlx-distributed-dflash-e2e-grpc", "-p", restored, "--wait", timeout_s=400)
+            assert (ran.returncode == 0) == (code == 0), ran.stdout + ran.stderr
+            assert line in clone.mac("logs", "@last").stdout
+        finally:
+            clone.stop_runners()
