@@ -53,7 +53,7 @@ def cases() -> tuple[str, ...]:
     return tuple(f"sitting {number} of {SITTINGS}" for number in range(1, SITTINGS + 1))
 
 
-def run(case: str, folder: Path = FOLDER, kept: Path = KEPT) -> list[Row]:
+def run(case: str, folder: Path = FOLDER, results: Path = KEPT) -> list[Row]:
     """Wait until the sitting may begin, let the client run it, and keep its result.
 
     Raises:
@@ -65,8 +65,8 @@ def run(case: str, folder: Path = FOLDER, kept: Path = KEPT) -> list[Row]:
     load: int | None = FIRST[number - 1] if number <= len(FIRST) else random.SystemRandom().choice(LOADS)
     if not (folder / "clone").is_dir():
         subprocess.run(["git", "clone", "-q", str(ROOT), str(folder / "clone")], check=True)
-    kept.mkdir(parents=True, exist_ok=True)
-    packed = kept / f"sitting-{number:02}{SUFFIX}"
+    results.mkdir(parents=True, exist_ok=True)
+    packed = results / f"sitting-{number:02}{SUFFIX}"
     if _packed(folder, number, packed):
         load = None
     else:
@@ -77,7 +77,7 @@ def run(case: str, folder: Path = FOLDER, kept: Path = KEPT) -> list[Row]:
             raise RuntimeError(f"{case} left no result within {_SITTING_S:.0f} s")
     row = claim_run_row(packed) | {"sitting": number, "load": load, "file": packed.name, "pin": _pin(folder)}
     if number == len(FIRST):
-        rows = [claim_run_row(kept / f"sitting-{earlier:02}{SUFFIX}") for earlier in range(1, number + 1)]
+        rows = [claim_run_row(results / f"sitting-{earlier:02}{SUFFIX}") for earlier in range(1, number + 1)]
         row["predicts"] = {str(at): predicted(rows, at / 100.0) for at in LOADS}
     return [row]
 
@@ -191,9 +191,9 @@ def summary(entries: Sequence[Entry]) -> list[str]:
         low, high = predicted(first, float(row["others_share"]))
         ratio = math.exp(_mean(row))
         inside += low <= ratio <= high
-        held = "no load held" if row["load"] is None else f"{row['load']} % drawn"
-        seen = f"sitting {row['sitting']}, {held}, {row['others_share'] * 100:.0f} % seen: {ratio:.3f}"
-        lines.append(f"{seen} {'inside' if low <= ratio <= high else 'OUTSIDE'} {low:.3f} to {high:.3f}")
+        drawn = "no load held" if row["load"] is None else f"{row['load']} % drawn"
+        shown = f"sitting {row['sitting']}, {drawn}, {row['others_share'] * 100:.0f} % seen: {ratio:.3f}"
+        lines.append(f"{shown} {'inside' if low <= ratio <= high else 'OUTSIDE'} {low:.3f} to {high:.3f}")
     return [*lines, f"{inside} of {len(later)} inside"]
 
 

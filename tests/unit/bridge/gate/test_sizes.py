@@ -195,8 +195,8 @@ def test_a_prompt_that_is_no_list_of_tokens_is_refused(text, message):
         assert any(message in finding.message for finding in verdict.findings if finding.code == "G4-PROMPTS")
 
 
-@pytest.mark.parametrize(("factor", "seen"), [(2, False), (3, True)])
-def test_a_buffer_that_doubles_for_a_longer_prompt_is_no_outlier(factor, seen):
+@pytest.mark.parametrize(("factor", "outlying"), [(2, False), (3, True)])
+def test_a_buffer_that_doubles_for_a_longer_prompt_is_no_outlier(factor, outlying):
     """Prompts of people have many lengths, so some of a set cross a buffer's end and hold twice the bytes."""
     case = honest("claim")
     for arm in case.report["arms"]:
@@ -207,4 +207,4 @@ def test_a_buffer_that_doubles_for_a_longer_prompt_is_no_outlier(factor, seen):
                 sample["memory"]["drafter_bytes"] = (sample["memory"]["drafter_bytes"] or 0) * factor or None
     case.seal()
     outliers = [finding for finding in judged(case).findings if "the arm's median" in finding.message]
-    assert bool(outliers) == seen
+    assert bool(outliers) == outlying
