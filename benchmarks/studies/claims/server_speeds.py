@@ -80,12 +80,12 @@ def run(case: str) -> list[Row]:
     if not document["claims"]:
         packed.unlink()
         raise RuntimeError(f"{document['outcome']['message']}: {(document['log_tail'] or {}).get('lines')}")
-    kept = ("id", "decision", "value", "interval", "unit", "wording", "why")
+    fields = ("id", "decision", "value", "interval", "unit", "wording", "why")
     return [
         {
             "baseline": pair.baseline, "candidate": pair.candidate, "streams": streams, "result": packed.name,
             "quotation": document["outcome"]["quotation"],
-            "claims": [{name: claim.get(name) for name in kept} for claim in document["claims"]],
+            "claims": [{name: claim.get(name) for name in fields} for claim in document["claims"]],
         }
     ]  # fmt: skip
 
