@@ -100,7 +100,9 @@ def held_beside_caches(server: Server) -> int:
         import torch
 
         arrays = [each for each in gc.get_objects() if isinstance(each, torch.Tensor)]
-        array_bytes = sum({each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in arrays}.values())
+        array_bytes = sum(
+            {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in arrays}.values()
+        )
     return array_bytes - server.scheduler.held_bytes
 
 
