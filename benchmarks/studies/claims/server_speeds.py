@@ -166,6 +166,8 @@ def table(entries: Sequence[Entry]) -> list[str]:
     by_pair: dict[tuple[str, str], dict[int, Row]] = {}
     for row in rows_of(entries):
         by_pair.setdefault((row["baseline"], row["candidate"]), {})[row["streams"]] = row
+    if not by_pair:
+        return ["No pair is measured yet."]
     lines = ["| " + " | ".join(["tokens/s", *(f"{streams} at once" for streams in sorted(STREAMS))]) + " |"]
     lines.append("|---|" + "---|" * len(STREAMS))
     for (baseline, candidate), rows in by_pair.items():
