@@ -99,7 +99,7 @@ def held_beside_caches(server: Server) -> int:
     else:
         import torch
 
-        arrays = [each for each in gc.get_objects() if isinstance(each, torch.Tensor)]
+        arrays = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
         array_bytes = sum(
             {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in arrays}.values()
         )
