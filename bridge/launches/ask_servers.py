@@ -84,8 +84,8 @@ class Server:
             finally:
                 connection.close()
             time.sleep(0.05)
-        asked = f"{self.arm}: does not answer {self.ready} with 200 within {patience_s:.0f} s"
-        raise AskedServerError(f"{asked}: {' '.join(last.split())[:200]}")
+        waited = f"{self.arm}: does not answer {self.ready} with 200 within {patience_s:.0f} s"
+        raise AskedServerError(f"{waited}: {' '.join(last.split())[:200]}")
 
     def ask(self, prompt: str, *, stream: bool = True, **fields: object) -> dict[str, Any]:
         """Return one answer with its times.

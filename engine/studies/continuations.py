@@ -48,28 +48,28 @@ def read(line: str) -> Continuing:
         UsageError: It is no such line.
     """
     try:
-        asked = json.loads(line)
+        order = json.loads(line)
     except ValueError as error:
         raise UsageError(f"{line[:80]!r} is no JSON; expected {sorted(KEYS)}") from error
-    if not isinstance(asked, dict) or set(asked) != KEYS:
+    if not isinstance(order, dict) or set(order) != KEYS:
         raise UsageError(f"{line[:80]!r} has other keys than {sorted(KEYS)}")
-    text, tokens, seed = asked["text"], asked["tokens"], asked["seed"]
+    text, tokens, seed = order["text"], order["tokens"], order["seed"]
     whole = type(tokens) is int and tokens > 0 and (seed is None or type(seed) is int)
     if not (isinstance(text, str) and text and whole):
         raise UsageError(f"{line[:80]!r}; expected a text, a count of tokens and a seed or null")
     return Continuing(text, tokens, seed)
 
 
-def continued(engine: Engine, tokenizer: Tokenizer, asked: Continuing, chunk_tokens: int) -> str:
+def continued(engine: Engine, tokenizer: Tokenizer, order: Continuing, chunk_tokens: int) -> str:
     """Return what the target adds to a text.
 
     Raises:
         PromptError: Text and tokens do not fit the target.
     """
-    prompt = tokenizer.encode(asked.text)
-    check_prompt(prompt, engine.target.info, new_tokens=asked.tokens)
-    engine, rule = sampled(engine, None if asked.seed is None else Sampling(1.0, 0, 1.0, asked.seed))
-    request = GenerationRequest(prompt, asked.tokens, frozenset(), (), CacheLayout.NATIVE, chunk_tokens)
+    prompt = tokenizer.encode(order.text)
+    check_prompt(prompt, engine.target.info, new_tokens=order.tokens)
+    engine, rule = sampled(engine, None if order.seed is None else Sampling(1.0, 0, 1.0, order.seed))
+    request = GenerationRequest(prompt, order.tokens, frozenset(), (), CacheLayout.NATIVE, chunk_tokens)
     return generate(engine, tokenizer, request, (rule, FixedDepth(0))).text
 
 
@@ -94,7 +94,7 @@ def measure(options: argparse.Namespace) -> None:
     options.drafter, options.cache = "none", "native"
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
-    answer(sys.stdin, sys.stdout, lambda asked: continued(engine, tokenizer, asked, options.prefill_chunk))
+    answer(sys.stdin, sys.stdout, lambda order: continued(engine, tokenizer, order, options.prefill_chunk))
 
 
 COMMAND = StudyCommand("Continue the texts that come as lines of JSON on standard input.", options, measure)

@@ -54,9 +54,9 @@ def words_of(body: str, drawn: str, count: int) -> list[str]:
 def continue_lines() -> None:
     """Be the host's own target until standard input ends."""
     for line in sys.stdin:
-        asked = json.loads(line)
-        drawn = "" if asked["seed"] is None else str(asked["seed"])
-        words = words_of(asked["text"].partition("\n")[2], drawn, asked["tokens"])
+        order = json.loads(line)
+        drawn = "" if order["seed"] is None else str(order["seed"])
+        words = words_of(order["text"].partition("\n")[2], drawn, order["tokens"])
         print(json.dumps({"text": "".join(words)}), flush=True)
 
 

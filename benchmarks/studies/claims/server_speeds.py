@@ -80,12 +80,12 @@ def run(case: str) -> list[Row]:
     if not document["claims"]:
         packed.unlink()
         raise RuntimeError(f"{document['outcome']['message']}: {(document['log_tail'] or {}).get('lines')}")
-    kept = ("id", "decision", "value", "interval", "unit", "wording", "why")
+    fields = ("id", "decision", "value", "interval", "unit", "wording", "why")
     return [
         {
             "baseline": pair.baseline, "candidate": pair.candidate, "streams": streams, "result": packed.name,
             "quotation": document["outcome"]["quotation"],
-            "claims": [{name: claim.get(name) for name in kept} for claim in document["claims"]],
+            "claims": [{name: claim.get(name) for name in fields} for claim in document["claims"]],
         }
     ]  # fmt: skip
 
@@ -166,6 +166,8 @@ def table(entries: Sequence[Entry]) -> list[str]:
     by_pair: dict[tuple[str, str], dict[int, Row]] = {}
     for row in rows_of(entries):
         by_pair.setdefault((row["baseline"], row["candidate"]), {})[row["streams"]] = row
+    if not by_pair:
+        return ["No pair is measured yet."]
     lines = ["| " + " | ".join(["tokens/s", *(f"{streams} at once" for streams in sorted(STREAMS))]) + " |"]
     lines.append("|---|" + "---|" * len(STREAMS))
     for (baseline, candidate), rows in by_pair.items():

@@ -95,13 +95,15 @@ def held_beside_caches(server: Server) -> int:
     if type(server.engine.backend).__module__.startswith("engine.backends.mlx"):
         import mlx.core as mx
 
-        held = mx.get_active_memory()
+        array_bytes = mx.get_active_memory()
     else:
         import torch
 
-        arrays = [each for each in gc.get_objects() if isinstance(each, torch.Tensor)]
-        held = sum({each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in arrays}.values())
-    return held - server.scheduler.held_bytes
+        arrays = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
+        array_bytes = sum(
+            {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in arrays}.values()
+        )
+    return array_bytes - server.scheduler.held_bytes
 
 
 @pytest.mark.parametrize("count", [24, pytest.param(1_000, marks=pytest.mark.ci)])

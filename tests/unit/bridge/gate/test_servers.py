@@ -83,14 +83,14 @@ def test_answers_that_are_none_take_the_outputs(fields, says):
     assert any(says in message for message in findings), findings
 
 
-@pytest.mark.parametrize(("words", "held"), [(6, False), (11, True)])
-def test_a_text_that_is_too_short_for_its_stated_tokens_takes_the_outputs(words, held):
+@pytest.mark.parametrize(("words", "fits"), [(6, False), (11, True)])
+def test_a_text_that_is_too_short_for_its_stated_tokens_takes_the_outputs(words, fits):
     case = served()
     for row in case.reports[PATH]["answers"]:
         if row["arm"] == "candidate":
             row["text"] = row["text"].partition("word ")[0] + "word " * words
     messages = [finding.message for finding in verdict(case.seal()).findings if finding.code == "G4-SERVED"]
-    assert any("for as many stated tokens candidate's text is 0.5" in each for each in messages) is not held, messages
+    assert any("for as many stated tokens candidate's text is 0.5" in each for each in messages) is not fits, messages
 
 
 def test_a_beginning_that_is_a_part_of_a_character_says_nothing():
