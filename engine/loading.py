@@ -142,7 +142,8 @@ def open_engine(
     local = [name for name in names if name not in {NGRAM, MTP} and not name.startswith(ELSEWHERE)]
     folders = [resolve_model(name, roots) for name in local]
     if MTP in names:
-        _loaded(folder, lambda: check_head(read_checkpoint(folder)))
+        read = _loaded(folder, lambda: read_checkpoint(folder))
+        _loaded(folder, lambda: check_head(folder, read.config, read.structure))
     _loaded(folder, lambda: check_memory(folder, folders, backend.memory(), head=MTP in names))
     model: TargetModel = _loaded(folder, lambda: backend.load_target(folder))
     loaded = [_loaded(each, partial(_load_drafter, backend, each, (folder, model))) for each in folders]
