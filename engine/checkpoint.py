@@ -26,6 +26,8 @@ SIZES = frozenset(
 """What a config counts; None stands for "there is none"."""
 SCALES = frozenset({"final_logit_softcapping", "rms_norm_eps"})
 """What a config divides by; None stands for "there is none"."""
+WHOLE_FILE = "model.safetensors"
+"""The file of a model that lies in one."""
 INDEX = "model.safetensors.index.json"
 """Names the file of each tensor where there are several files."""
 GENERATION_CONFIG = "generation_config.json"
@@ -188,6 +190,41 @@ def unused_tensors_of(folder: Path, names: Sequence[str]) -> ModelWeightsError:
     )
 
 
+def unnamed_files(folder: Path, files: Sequence[Path]) -> ModelWeightsError:
+    """Return what to raise where no index names the parts that a folder's weights lie in."""
+    return ModelWeightsError(
+        f"{folder} holds weights in parts ({files[0].name}; {len(files)} in all) and no {INDEX} that names them; fetch "
+        "it"
+    )
+
+
+def misshapen_tensor(folder: Path, name: str, got: str, expected: str) -> ModelWeightsError:
+    """Return what to raise where a tensor has another shape than the config says."""
+    return ModelWeightsError(
+        f"tensor {name} in {folder} has shape {got}; expected {expected} by its config.json. {SAME_MODEL}"
+    )
+
+
+def check_files(folder: Path) -> None:
+    """Check that the files of a folder are those that its index names, where the libraries would read others.
+
+    An index is left alone beside a file that holds everything, and beside weights that mlx-lm packed: it may be that of
+    the weights before.
+
+    Raises:
+        ModelConfigError: If the index cannot be read.
+        ModelWeightsError: If there is none, or files that it names are gone.
+    """
+    files = weight_files(folder)
+    if (folder / WHOLE_FILE).is_file() or "quantization" in read_object(folder / "config.json"):
+        return
+    if not (folder / INDEX).is_file():
+        raise unnamed_files(folder, files)
+    lost = lost_files(folder)
+    if lost is not None:
+        raise lost
+
+
 def load_failure(folder: Path, error: Exception) -> ModelWeightsError:
     """Return what to raise where a library could not load a folder: the files it lacks by its own index, or the cause.
 
@@ -198,7 +235,7 @@ def load_failure(folder: Path, error: Exception) -> ModelWeightsError:
     if lost is not None:
         return lost
     if not index.is_file() and isinstance(error, OSError) and len(list(folder.glob("model*.safetensors"))) > 1:
-        return ModelWeightsError(f"{folder} holds weights in several files and no {INDEX} that names them; fetch it")
+        return unnamed_files(folder, weight_files(folder))
     message = " ".join(str(error).split())[:MESSAGE_CHARACTERS]
     remedy = "install the package that it names" if isinstance(error, ImportError) else "check its files"
     return ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {message}; {remedy}")

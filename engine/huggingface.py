@@ -15,6 +15,7 @@ from typing import Any
 
 from engine.checkpoint import (
     load_failure,
+    misshapen_tensor,
     missing_tensors,
     read_config,
     resolve_model,
@@ -110,10 +111,7 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
     misshapen, missing = sorted(report["mismatched_keys"]), sorted(report["missing_keys"])
     if misshapen:
         name, got, expected = misshapen[0]
-        raise ModelWeightsError(
-            f"tensor {name} in {folder} has shape {tuple(got)}; expected {tuple(expected)} by its config.json "
-            f"({len(misshapen)} of another shape in all). Fetch weights and config of the same model."
-        )
+        raise misshapen_tensor(folder, name, str(tuple(got)), str(tuple(expected)))
     if missing:
         raise missing_tensors(folder, missing)
     unused = unused_tensors(report["unexpected_keys"])

@@ -145,7 +145,8 @@ def open_engine(
     hosted = restoration is not None and restoration.startswith(ELSEWHERE)
     host = _restoring_host(str(restoration).removeprefix(ELSEWHERE)) if hosted else None
     if MTP in names:
-        _loaded(folder, lambda: check_head(read_checkpoint(folder)))
+        read = _loaded(folder, lambda: read_checkpoint(folder))
+        _loaded(folder, lambda: check_head(folder, read.config, read.structure))
     _loaded(folder, lambda: check_memory(folder, folders, backend.memory(), head=MTP in names))
     model: TargetModel = _loaded(folder, lambda: backend.load_target(folder))
     loaded = [_loaded(each, partial(_load_drafter, backend, each, (folder, model))) for each in folders]

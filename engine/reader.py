@@ -18,6 +18,7 @@ from engine.chat import CLOCK, DEFAULT, chat_templates
 from engine.checkpoint import (
     GENERATION_CONFIG,
     SAME_MODEL,
+    check_files,
     lost_files,
     missing_tensors,
     quantisation_of,
@@ -31,7 +32,15 @@ from engine.checkpoint import (
 from engine.errors import ModelConfigError, ModelWeightsError
 from engine.structure.decoder import Structure, positions_of, rope_type, rotary_entries, structure_of
 from engine.structure.families import model_type
-from engine.structure.stored import FLOATS, beside_text, head_name, stored_tensors, unused_tensors
+from engine.structure.stored import (
+    FLOATS,
+    beside_text,
+    check_stored_once,
+    head_name,
+    same_values,
+    stored_tensors,
+    unused_tensors,
+)
 
 CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
 """What the classes of models end with that write text."""
@@ -48,6 +57,8 @@ PACKERS = frozenset(
     }
 )
 """What ``quant_method`` may be called, as far as transformers or mlx-lm have code for it."""
+PACKED_BY = {"quantization": ("bits", "group_size"), "quantization_config": ()}
+"""Where a config says how weights are packed, each with the whole numbers that it must have there."""
 _LAYER = re.compile(r"(?:^|\.)layers\.([0-9]{1,5})\.")
 _BIAS = re.compile(r"self_attn\.([qkvo])_proj\.bias$")
 VOCABULARY = ("embed_tokens.weight", "lm_head.weight")
@@ -166,13 +177,16 @@ class Checkpoint:
         Raises:
             ModelWeightsError: If they do not.
         """
+        check_files(self.folder)
         lost = lost_files(self.folder) if self.tensors.missing else None
         if lost is not None:
             raise lost
+        check_stored_once(self.folder)
         if self.tensors.missing:
             raise missing_tensors(self.folder, self.tensors.missing)
         if self.tensors.unused:
             raise unused_tensors_of(self.folder, self.tensors.unused)
+        _check_tie(self)
         expected = text_config(self.config).get("vocab_size") or self.config.get("vocab_size")
         for name, rows in self.tensors.rows.items():
             if expected not in {None, rows}:
@@ -248,8 +262,31 @@ def _check_target(folder: Path) -> None:
             )
 
 
+def _check_tie(read: Checkpoint) -> None:
+    """Check that a head which is the embedding is not stored as something else: each library takes another then."""
+    stored = stored_tensors(read.folder)
+    heads = [name for name in read.tensors.rows if name.endswith("lm_head.weight") and stored[name][0] in FLOATS]
+    embeddings = [name for name in read.tensors.rows if name.endswith("embed_tokens.weight")]
+    if read.structure.tied and heads and embeddings and not same_values(read.folder, heads[0], embeddings[0]):
+        raise ModelWeightsError(
+            f"{read.folder} says that its head is its embedding (tie_word_embeddings) and stores another {heads[0]}; "
+            "expected the same values or none. Set tie_word_embeddings to what was meant, or remove the tensor"
+        )
+
+
 def _check_packer(folder: Path, config: Mapping[str, Any]) -> None:
     """Check that one of the libraries knows who packed the weights; transformers would leave that out."""
+    for name, numbers in PACKED_BY.items():
+        entry = config.get(name)
+        if entry is not None and not isinstance(entry, Mapping):
+            raise ModelConfigError(f"{name} in {folder} is {entry!r}; expected an object. Fetch config.json again.")
+        stated = entry or {}
+        wrong = [number for number in numbers if entry is not None and type(stated.get(number)) is not int]
+        if wrong:
+            raise ModelConfigError(
+                f"{name} in {folder} has {wrong[0]} {stated.get(wrong[0])!r}; expected a whole number, as mlx-lm "
+                "writes it. Fetch config.json again."
+            )
     for part in (config, text_config(config)):
         entry = part.get("quantization_config")
         method = entry.get("quant_method") if isinstance(entry, Mapping) else None

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint import read_config, read_object, resolve_model
+from engine.checkpoint import TOKENIZER, read_config, read_object, resolve_model
 from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.drafters import dflash
@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
         _print(record, [f"{name}: {value}" for name, value in record.items() if value not in ([], None)], options)
         return 0
     read = read_checkpoint(folder)
-    record = read.stated() | {"digest": read.digest()}
+    record = read.stated() | {"digest": read.digest(), "tokenizer_file": (folder / TOKENIZER).is_file()}
     _print(record, _lines(record), options)
     read.check_tensors()
     if read.tensors.count:
@@ -110,6 +110,7 @@ def _lines(record: dict[str, Any]) -> list[str]:
     lines.append(
         f"tokenizer: {record['tokenizer_class'] or 'no class named'}"
         + ("" if record["legacy"] is None else f", legacy {str(record['legacy']).lower()}")
+        + ("" if record["tokenizer_file"] else f"; no {TOKENIZER}, without which no text is read or written")
     )
     lines += [f"set right: {note}" for note in record["mended"]] + [f"left out: {note}" for note in record["unapplied"]]
     lines += [f"differs between backends: {note}" for note in record["differing"]]

@@ -20,7 +20,7 @@ from engine.checkpoint import text_config
 from engine.drafters.local import LocalDrafter
 from engine.errors import ModelConfigError, ModelWeightsError, ObservationError
 from engine.protocols import Drafter
-from engine.reader import Checkpoint
+from engine.structure.decoder import Structure
 from engine.structure.stored import FLOATS, head_name, stored_tensors
 from engine.types import Draft, DrafterInfo, Features, TargetInfo
 from engine.verification.rejection import Sampling, Uniforms
@@ -36,14 +36,14 @@ FLUSH_ROWS = 512
 _EXPERT = re.compile(r"^(.*\.experts)\.([0-9]{1,5})\.(gate|up|down)_proj\.weight$")
 
 
-def check_head(read: Checkpoint) -> None:
+def check_head(folder: Path, config: Mapping[str, Any], structure: Structure) -> None:
     """Check that a checkpoint holds a head that is computed here.
 
     Raises:
         ModelConfigError: If it has none, or one of another kind.
         ModelWeightsError: If its tensors are packed.
     """
-    folder, text = read.folder, text_config(read.config)
+    text = text_config(config)
     stored = {inner: kind for name, (kind, _) in stored_tensors(folder).items() if (inner := head_name(name))}
     if not stored:
         raise ModelConfigError(
@@ -51,11 +51,11 @@ def check_head(read: Checkpoint) -> None:
             "Folders converted by mlx-lm have lost it: use the published checkpoint, or another drafter"
         )
     layers = {match[0] for name in stored if (match := re.match(r"layers\.[0-9]+\.", name))}
-    said = text.get("mtp_num_hidden_layers")
-    if not read.structure.family.hybrid or layers != {LAYER} or said not in {None, 1}:
+    layer_count = text.get("mtp_num_hidden_layers")
+    if not structure.family.hybrid or layers != {LAYER} or layer_count not in {None, 1}:
         raise ModelConfigError(
-            f"{folder} holds a head for several tokens of {len(layers)} layers (mtp_num_hidden_layers {said!r}, model "
-            f"type {read.structure.model_type!r}); expected one layer of the Qwen3.5 or Qwen3-Next kind. Use another "
+            f"{folder} holds a head for several tokens of {len(layers)} layers (mtp_num_hidden_layers {layer_count!r}, "
+            f"model type {structure.model_type!r}); expected one layer of the Qwen3.5 or Qwen3-Next kind. Use another "
             "drafter"
         )
     if text.get("mtp_use_dedicated_embeddings"):
@@ -230,9 +230,9 @@ class MtpDrafter(LocalDrafter, ABC):
         """
         begun = self._observed - len(self._ids)
         if begun < length:
-            kept = length - begun
+            rows = length - begun
             if self._waiting:
-                self._waiting, self._ids = [self._joined(self._waiting)[:kept]], self._ids[:kept]
+                self._waiting, self._ids = [self._joined(self._waiting)[:rows]], self._ids[:rows]
             self._observed = min(length, self._observed)
             return self._observed
         self._observed = max(0, length - 1)

@@ -21,6 +21,14 @@ UNSAID_POSITIONS = 131072
 """What a model is taken to hold whose config does not say."""
 SCALED = frozenset({"dynamic", "linear", "llama3", "yarn"})
 """Of these, those that cannot do without a factor."""
+ACTIVATIONS = frozenset(
+    {
+        *("gelu", "gelu_10", "gelu_accurate", "gelu_fast", "gelu_new", "gelu_python", "gelu_python_tanh"),
+        *("gelu_pytorch_tanh", "hardswish", "laplace", "leaky_relu", "linear", "mish", "prelu", "quick_gelu", "relu"),
+        *("relu2", "relu6", "sigmoid", "silu", "sqrtsoftplus", "swish", "tanh", "xielu"),
+    }
+)
+"""What ``hidden_act`` may be called, as far as transformers has a function for it; mlx-lm has one a model type."""
 ROTARY_PLACES = ("rope_scaling", "rope_parameters")
 BASES = ("rope_theta", "rope_local_base_freq")
 STATE_SIZES = (
@@ -104,6 +112,12 @@ def read_structure(config: Config) -> Structure:
     kinds = _kinds(text, family)
     _check_rotary(text, family)
     _check_attention(text)
+    activation = text.get("hidden_act") or text.get("hidden_activation") or family.activation
+    if activation not in ACTIVATIONS:
+        raise ModelConfigError(
+            f"hidden_act is {activation!r}, which neither library computes; expected one of "
+            f"{', '.join(sorted(ACTIVATIONS))}. Fetch config.json again."
+        )
     if LINEAR in kinds:
         _check_state(text)
     _check_experts(text)
@@ -119,7 +133,7 @@ def read_structure(config: Config) -> Structure:
         window=window_of(text) if SLIDING in kinds else None,
         head_dim=int(head),
         tied=family.tied if tied is None else bool(tied),
-        activation=str(text.get("hidden_act") or text.get("hidden_activation") or family.activation),
+        activation=str(activation),
         soft_cap=None if cap is None else float(cap),
     )
 

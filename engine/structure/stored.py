@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Set
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from engine.checkpoint import weight_files
 from engine.errors import ModelWeightsError
@@ -13,7 +15,8 @@ from engine.errors import ModelWeightsError
 CODES = frozenset({"BOOL", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"})
 """Whole numbers: positions, masks, and the codes of quantised weights, which each library reads by its own rules."""
 FLOATS = frozenset({"F32", "F16", "BF16"})
-
+PART_BYTES = 1 << 20
+"""How much of two tensors is compared at once."""
 _BESIDE_TEXT: Final = re.compile(
     r"(?:^|\.)(?:(?:vision|visual|audio|image|multi_modal|embed_vision|embed_audio|patch_merge)[a-z_]*|aligner|mtp)\."
 )
@@ -45,6 +48,51 @@ def stored_tensors(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
         ModelWeightsError: If there is no file, or one is half a file or an unfetched git-lfs pointer.
     """
     return {name: entry for file in weight_files(folder) for name, entry in _entries(file).items()}
+
+
+def check_stored_once(folder: Path) -> None:
+    """Check that no tensor lies in two files, of which each library would take another.
+
+    Raises:
+        ModelWeightsError: If one does, or a file cannot be read.
+    """
+    places: dict[str, Path] = {}
+    for file in weight_files(folder):
+        for name in _entries(file):
+            if name in places:
+                raise ModelWeightsError(
+                    f"tensor {name} lies in {places[name].name} and in {file.name} of {folder}; expected each in one "
+                    "file. Remove the file that does not belong there"
+                )
+            places[name] = file
+
+
+def same_values(folder: Path, first: str, second: str) -> bool:
+    """Return whether two stored tensors are the same, bit for bit."""
+    headers = [(file, *_header(file)) for file in weight_files(folder)]
+    pair = [(file, base, header[name]) for name in (first, second) for file, base, header in headers if name in header]
+    kinds = {(entry["dtype"], tuple(entry["shape"])) for _, _, entry in pair}
+    if len(kinds) != 1:
+        return False
+    with ExitStack() as stack:
+        streams = []
+        for file, base, entry in pair:
+            streams.append(stack.enter_context(file.open("rb")))
+            streams[-1].seek(base + entry["data_offsets"][0])
+        begin, end = pair[0][2]["data_offsets"]
+        for left in range(end - begin, 0, -PART_BYTES):
+            parts = {stream.read(min(PART_BYTES, left)) for stream in streams}
+            if len(parts) > 1:
+                return False
+    return True
+
+
+def _header(file: Path) -> tuple[int, dict[str, Any]]:
+    """Return where a file's values begin, and its entries by name."""
+    with file.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        entries: dict[str, Any] = json.loads(stream.read(size))
+    return 8 + size, entries
 
 
 def check_stored(folder: Path, where: str, floats: Set[str] = FLOATS, *, affine: bool = False) -> None:

@@ -98,8 +98,8 @@ def oracle(engine: Any) -> Any:
 def test_drafts_are_those_of_transformers_head_chained(opened: Any, name: str) -> None:
     stock, bonus, count = oracle(opened("torch")), 9, 4
     with torch.inference_mode():
-        found = opened("torch").target.module(torch.tensor([PROMPT]), output_hidden_states=True)
-        hidden, ids, expected = found.hidden_states[-1], [*PROMPT[1:], bonus], []
+        whole = opened("torch").target.module(torch.tensor([PROMPT]), output_hidden_states=True)
+        hidden, ids, expected = whole.hidden_states[-1], [*PROMPT[1:], bonus], []
         for _ in range(count):
             positions = torch.arange(1, len(ids) + 1)[None]
             rows = stock.forward_layer(0, hidden, positions, None, input_ids=torch.tensor([ids]))
@@ -143,17 +143,17 @@ def test_a_head_that_draws_is_accepted_at_the_rate_of_overlap(opened: Any, name:
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_drafter_that_went_back_drafts_as_one_that_was_never_there(opened: Any, name: str) -> None:
     engine, other = opened(name), tuple(range(20, 30))
-    for asked, back in ((False, 30), (False, 20), (True, 30), (True, 12)):
+    for after_a_draft, back in ((False, 30), (False, 20), (True, 30), (True, 12)):
         drafter = drafter_behind(engine, PROMPT)
-        if asked:
+        if after_a_draft:
             drafter.ask(9, len(PROMPT), 4)
-        held = drafter.rewind(back)
-        assert held == (back - 1 if asked else back)
+        left = drafter.rewind(back)
+        assert left == (back - 1 if after_a_draft else back)
         # A row is made with the token behind it, which comes again where the drafter went back one further.
-        text, again = (*PROMPT[:back], *other), (*PROMPT[held:back], *other)
+        text, again = (*PROMPT[:back], *other), (*PROMPT[left:back], *other)
         sequence = engine.target.open(engine.drafter.capture, CacheLayout.NATIVE)
         [forward] = sequence.prefill(text, 512)
-        drafter.observe(held, again, sequence.committed(forward, forward.rows)[held:])
+        drafter.observe(left, again, sequence.committed(forward, forward.rows)[left:])
         expected = drafter_behind(engine, text).ask(9, len(text), 4).ids()
         assert drafter.ask(9, len(text), 4).ids() == expected
         # Asked again at the same place it drafts the same.
@@ -201,7 +201,7 @@ def altered(folder: Path, change: str) -> str:
     from safetensors.torch import load_file, save_file
 
     path, tensors = folder / "model.safetensors", load_file(folder / "model.safetensors")
-    said = {
+    messages = {
         "none": "holds no head for several tokens",
         "two layers": "of 2 layers",
         "said otherwise": r"mtp_num_hidden_layers 2\b",
@@ -230,7 +230,7 @@ def altered(folder: Path, change: str) -> str:
         tensors["mtp.fc.weight"] = tensors["mtp.fc.weight"][:, :32].contiguous()
     save_file(tensors, path, {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config))
-    return said[change]
+    return messages[change]
 
 
 CHANGES = ["none", "two layers", "said otherwise", "own embeddings", "packed", "missing", "further", "misshapen"]
@@ -239,10 +239,10 @@ CHANGES = ["none", "two layers", "said otherwise", "own embeddings", "packed", "
 @pytest.mark.ci
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_head_that_cannot_draft_is_refused_alike(tmp_path: Path, change: str) -> None:
-    said = altered(tiny_families.write_head(tmp_path, SOME), change)
+    message = altered(tiny_families.write_head(tmp_path, SOME), change)
     messages = []
     for name in BACKENDS:
-        with pytest.raises(ModelError, match=said) as caught:
+        with pytest.raises(ModelError, match=message) as caught:
             open_engine(load_backend(name, "cpu" if name == "torch" else None), str(tmp_path), "mtp")
         assert isinstance(caught.value, (ModelConfigError, ModelWeightsError))
         messages.append(str(caught.value))

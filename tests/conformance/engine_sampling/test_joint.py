@@ -116,11 +116,11 @@ def test_the_joint_of_the_first_tokens_is_the_targets(
     assert (waited > seeds) == (case == "late")
     assert counts[joint == 0].sum() == 0
     p_values = {}
-    for kept in [(place,) for place in range(TOKENS)] + list(pairwise(range(TOKENS))):
-        rest = tuple(set(range(TOKENS)) - set(kept))
-        p_values[str(kept)] = p_value(counts.sum(rest).ravel(), joint.sum(rest).ravel())
+    for places in [(place,) for place in range(TOKENS)] + list(pairwise(range(TOKENS))):
+        rest = tuple(set(range(TOKENS)) - set(places))
+        p_values[str(places)] = p_value(counts.sum(rest).ravel(), joint.sum(rest).ravel())
     shared = bins(joint, seeds)
     whole = [np.bincount(shared, weights=side.ravel()) for side in (counts, joint)]
     p_values["whole"] = p_value(*whole)
-    print(f"{len(whole[0])} bins; p of " + ", ".join(f"{kept} {value:.3f}" for kept, value in p_values.items()))
+    print(f"{len(whole[0])} bins; p of " + ", ".join(f"{name_of} {value:.3f}" for name_of, value in p_values.items()))
     assert rejected(p_values) == []

@@ -47,20 +47,20 @@ def opened(target: Any) -> Any:
 
 
 def states(sequence: Any) -> list[torch.Tensor]:
-    held = sequence._held() if hasattr(sequence, "_held") else sequence.caches.held()
-    return [side for state in held.states.values() for side in state.state]
+    layers = sequence._held() if hasattr(sequence, "_held") else sequence.caches.held()
+    return [side for state in layers.states.values() for side in state.state]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crop_to_every_row_leaves_the_state_of_growing_caches(pairs: Any, kind: str) -> None:
     block = Draft(tuple(range(20, 27)), 7)
     sequences = [opened(target) for target in pairs(kind)]
-    for kept in (8, 0, 3, 1, 7, 5, 2, 6, 4):
+    for accepted in (8, 0, 3, 1, 7, 5, 2, 6, 4):
         forwards = []
         for sequence in sequences:
             start = sequence.length
             forwards.append(sequence.forward_block(11, block))
-            sequence.crop(start + kept)
+            sequence.crop(start + accepted)
         for mine, theirs in zip(*[(forward.logits, forward.features) for forward in forwards], strict=True):
             torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
         for mine, theirs in zip(*map(states, sequences), strict=True):
@@ -101,17 +101,17 @@ def test_a_state_leaves_its_slot_for_a_long_block_and_a_prompt_and_comes_back(pa
 @torch.inference_mode()
 def test_what_a_rejected_row_read_never_reaches_the_state(pairs: Any) -> None:
     sequences = [opened(target) for target in pairs(SOME)]
-    for kept in (1, 2, 0):
+    for accepted in (1, 2, 0):
         for sequence in sequences:
             start = sequence.length
             sequence.forward_block(5, Draft((6, 7, 8), 3))
             if sequence is sequences[0]:
                 for state in sequence._slot.states.values():
                     tail = state.state[0].shape[-1]
-                    state._read[0][:, :, tail + kept :] = float("nan")
+                    state._read[0][:, :, tail + accepted :] = float("nan")
                     for part in state._read[1:]:
-                        part[:, kept:] = float("nan")
-            sequence.crop(start + kept)
+                        part[:, accepted:] = float("nan")
+            sequence.crop(start + accepted)
         for mine, theirs in zip(*map(states, sequences), strict=True):
             torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
 

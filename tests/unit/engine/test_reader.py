@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from engine.checkpoint import ASSETS, quantisation_of, resolve_model
 from engine.cli.inspect import main
-from engine.errors import ModelConfigError, ModelNotFoundError, ModelWeightsError
+from engine.errors import ModelConfigError, ModelError, ModelNotFoundError, ModelWeightsError
 from engine.loading import load_backend
 from engine.reader import PACKERS, read_checkpoint
 from tests.support.published_rows import answer, rows
@@ -64,7 +64,8 @@ def test_what_a_folder_says_stands_in_one_record(tmp_path: Path, capsys: pytest.
     (folder / "chat_template.jinja").write_text("{{ strftime_now('%d') }}{{ reasoning_effort }}{{ messages }}")
     assert main([str(folder), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert record == read_checkpoint(folder).stated() | {"digest": read_checkpoint(folder).digest()}
+    read = read_checkpoint(folder)
+    assert record == read.stated() | {"digest": read.digest(), "tokenizer_file": False}
     assert record["stops"] == {"1": ["generation_config.json", "config.json"], "2": ["generation_config.json"]}
     rows = {"lm_head.weight": ROWS, "model.embed_tokens.weight": ROWS}
     assert record["tensors"] == {
@@ -74,9 +75,10 @@ def test_what_a_folder_says_stands_in_one_record(tmp_path: Path, capsys: pytest.
     assert (record["tokenizer_class"], record["legacy"], record["dtype"]) == ("LlamaTokenizer", False, "bfloat16")
     assert record["unapplied"] == ["repetition_penalty 1.1 of generation_config.json is not applied"]
     assert main([str(folder)]) == 0
-    said = capsys.readouterr().out
-    assert "ends at 2: generation_config.json" in said
-    assert "head for several tokens: 1 tensors; --drafter mtp drafts with it" in said
+    printed = capsys.readouterr().out
+    assert "ends at 2: generation_config.json" in printed
+    assert "head for several tokens: 1 tensors; --drafter mtp drafts with it" in printed
+    assert "no tokenizer.json, without which no text is read or written" in printed
 
 
 @pytest.mark.parametrize(
@@ -125,6 +127,71 @@ def test_an_embedding_of_another_vocabulary_is_named(tmp_path: Path) -> None:
         read.check_tensors()
 
 
+def test_a_head_beside_the_embedding_that_it_is_said_to_be_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path, tie_word_embeddings=True)
+    read_checkpoint(folder).check_tensors()
+    tensors = {name: np.ones(shape, np.float32) for name, shape in WHOLE.items()}
+    tensors["lm_head.weight"][3, 2] = 2
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelWeightsError, match=r"\(tie_word_embeddings\) and stores another lm_head\.weight"):
+        read_checkpoint(folder).check_tensors()
+
+
+def in_parts(folder: Path) -> dict[str, str]:
+    """Put a folder's tensors into two files with an index; return what it says."""
+    names = sorted(WHOLE)
+    parts = {"model-00001-of-00002.safetensors": names[:9], "model-00002-of-00002.safetensors": names[9:]}
+    for file, inside in parts.items():
+        save_file({name: np.ones(WHOLE[name], np.float32) for name in inside}, folder / file, metadata={"format": "pt"})
+    (folder / "model.safetensors").unlink()
+    places = {name: file for file, inside in parts.items() for name in inside}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    return places
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("none", None),
+        (
+            "no index",
+            r"holds weights in parts \(model-00001-of-00002\.safetensors; 2 in all\) and no model\.safetensors\.i",
+        ),
+        ("half an index", r"cannot read .*index\.json"),
+        ("elsewhere", r"lacks \.\./\.\./passwd \(1 of the 1 files"),
+        ("lost", r"lacks model-00002-of-00002\.safetensors \(1 of the 2 files"),
+        ("twice", r"lies in model-00002-of-00002\.safetensors and in model-00003\.safetensors of"),
+    ],
+)
+def test_parts_and_their_index_belong_together(tmp_path: Path, change: str, message: str | None) -> None:
+    folder = write(tmp_path)
+    index, places = folder / "model.safetensors.index.json", in_parts(folder)
+    if change == "no index":
+        index.unlink()
+    elif change == "half an index":
+        index.write_text("{")
+    elif change == "elsewhere":
+        index.write_text(json.dumps({"weight_map": dict.fromkeys(places, "../../passwd")}))
+    elif change == "lost":
+        (folder / "model-00002-of-00002.safetensors").unlink()
+    elif change == "twice":
+        (folder / "model-00003.safetensors").write_bytes((folder / "model-00002-of-00002.safetensors").read_bytes())
+    if message is None:
+        read_checkpoint(folder).check_tensors()
+        return
+    with pytest.raises(ModelError, match=message):
+        read_checkpoint(folder).check_tensors()
+
+
+@pytest.mark.parametrize("backend", ["mlx", "torch"])
+def test_a_tensor_of_another_shape_is_named_alike(tmp_path: Path, backend: str) -> None:
+    folder = write(tmp_path, num_key_value_heads=1)
+    with pytest.raises(
+        ModelWeightsError, match=r"layers\.0\.self_attn\..* has shape \(8, 8\); expected \(4, 8\) by its c"
+    ):
+        load_backend(backend).check_tensors(folder)
+
+
 def test_half_a_file_of_weights_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path) / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-9])
@@ -147,6 +214,11 @@ def test_who_may_have_packed_weights_is_whom_a_library_knows(tmp_path: Path) -> 
     ("changes", "files", "message"),
     [
         ({"architectures": ["LlamaForSequenceClassification"]}, {}, "writes no text"),
+        ({"quantization": [32, 4]}, {}, r"quantization in .* is \[32, 4\]; expected an object"),
+        ({"quantization": {"group_size": 32}}, {}, "has bits None; expected a whole number"),
+        ({"quantization": {"group_size": "32", "bits": 4}}, {}, "has group_size '32'; expected a whole number"),
+        ({"quantization_config": "awq"}, {}, "quantization_config in .* is 'awq'; expected an object"),
+        ({"hidden_act": "gelu_weird"}, {}, "hidden_act is 'gelu_weird', which neither library computes"),
         ({"model_type": "gemma3n_text", "intermediate_size": [1, 2]}, {}, "model type 'gemma3n_text' is not supported"),
         ({}, {"adapter_config.json": {"r": 8}}, "LoRA adapter"),
     ],

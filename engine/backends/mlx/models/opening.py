@@ -26,6 +26,8 @@ LISTED = {
 }
 """What mlx says of tensors that a model has and files have not, or the other way round."""
 
+MISSHAPEN = re.compile(r"Expected shape (\(.*?\)) but received shape (\(.*?\)) for parameter (\S+?)\.?$")
+"""What mlx says of a tensor of another shape."""
 CLASSES: Any = inspect.signature(load_model).parameters["get_model_classes"].default
 """How mlx-lm finds the classes of a model and of its arguments, by its config."""
 
@@ -76,6 +78,8 @@ def _classes(config: dict[str, Any]) -> tuple[type[Any], type[Any]]:
 
 def _failure(folder: Path, error: Exception) -> ModelWeightsError:
     """Return what to raise where mlx-lm could not load a folder: tensors that it lists, or its own words."""
+    if (misshapen := MISSHAPEN.search(str(error))) is not None:
+        return checkpoint.misshapen_tensor(folder, misshapen[3], misshapen[2], misshapen[1])
     if checkpoint.lost_files(folder) is None:
         for said, told in LISTED.items():
             if (names := said.search(str(error))) is not None:

@@ -24,9 +24,9 @@ def rows_of(first: int, count: int, value: float = 0.0) -> torch.Tensor:
 
 def static(window: int | None, prefill: int, every_row: bool = False) -> StaticCaches:
     keys = rows_of(0, prefill)
-    held = Held({0: HeldRows(window, every_row or window is None, 0, keys, -keys)}, {})
-    caches = StaticCaches(held.rows, CAPACITY, BLOCK)
-    caches.load(held, prefill)
+    layers = Held({0: HeldRows(window, every_row or window is None, 0, keys, -keys)}, {})
+    caches = StaticCaches(layers.rows, CAPACITY, BLOCK)
+    caches.load(layers, prefill)
     return caches
 
 
