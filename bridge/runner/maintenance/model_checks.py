@@ -21,7 +21,7 @@ _NAMED: Final = "set model_roots, target and drafter in policy.toml"
 _POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _POINTER_MAX_BYTES: Final = 1024
 _WEIGHTS: Final = ("*.safetensors", "*.gguf", "*.npz")
-_NO_FOLDERS: Final = frozenset({"auto", "ngram", "none"})
+_NO_FOLDERS: Final = frozenset({"auto", "mtp", "ngram", "none"})
 """Drafters that need no folder of their own, by the names that the engine has for them."""
 _ELSEWHERE: Final = "grpc:"
 _OWN: Final = "put it, with its weights, into a folder of model_roots in policy.toml"

@@ -57,7 +57,7 @@ def test_only_the_models_that_runs_would_take_are_looked_for(engine, tmp_path):
         (tmp_path / "big" / name).write_text("{}")
     own = Policy(schema=1, name="here", target=str(tmp_path / "big"))
     assert [(level, text.partition(":")[0]) for level, text, _ in found(own, engine)] == [("ok", str(tmp_path / "big"))]
-    for drafter in ("ngram", "none", f"{tmp_path / 'big'},ngram", "grpc:127.0.0.1:7000"):
+    for drafter in ("ngram", "mtp", "none", f"{tmp_path / 'big'},ngram", "grpc:127.0.0.1:7000"):
         beside = own.model_copy(update={"drafter": drafter})
         assert {level for level, _, _ in found(beside, engine)} == {"ok"}
     other = Policy(schema=1, name="here", drafter=str(tmp_path / "none"))
