@@ -120,19 +120,17 @@ class RootMemory:
         """
         from bridge.trust.root import RootError, read_root
 
-        if files is not None:
-            with suppress(RootError):
-                shown = read_root(files)
-                same = shown.bus_id == recalled.root.bus_id and all(
-                    recalled.root.files.get(name, data) == data
-                    for name, data in shown.files.items()
-                    if name.endswith(".root.json")
-                )
-                record, known_record = shown.content.record, recalled.root.content.record
-                arrives = bool(record.moving_to) and record.moving_to == known_record.moved_to
-                newest_here = recalled.places.get(self._place, 0)
-                if same and (record.moved_to or arrives) and shown.targets_version >= newest_here:
-                    return replace(recalled, root=shown)
+        with suppress(RootError):
+            shown = read_root(files or {})
+            same = shown.bus_id == recalled.root.bus_id and all(
+                recalled.root.files.get(name, data) == data
+                for name, data in shown.files.items()
+                if name.endswith(".root.json")
+            )
+            record = shown.content.record
+            arrives = bool(record.moving_to) and record.moving_to == recalled.root.content.record.moved_to
+            if same and (record.moved_to or arrives) and shown.targets_version >= recalled.places.get(self._place, 0):
+                return replace(recalled, root=shown)
         return replace(recalled, note=why)
 
     def forget(self, bus_id: str) -> None:

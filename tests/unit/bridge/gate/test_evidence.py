@@ -130,7 +130,10 @@ def test_what_ci_runs_judges_the_committed_evidence() -> None:
     assert "run: make evidence" in (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
 
 
-IN_ROOTS = {b"/home/ada", b"/opt/python3.11", b"/srv/ada.git"}
+NAMES_IN_ROOTS = (b"ada", b"owner", b"user")
+IN_ROOTS = {b"/opt/python3.11", *(b"/home/" + name for name in NAMES_IN_ROOTS)} | {
+    b"/srv/" + name + b".git" for name in NAMES_IN_ROOTS
+}
 """Folders of the bare roots that the campaign makes, on whatever machine."""
 _FOLDER = re.compile(rb"(?<![\w${}.-])/(?:tmp|var/tmp|root|home|Users|srv|opt)/[\w.-]+")
 
