@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from bridge.errors import BusError, UsageError
+from bridge.errors import BusError, RouteMissingError, UsageError
 from bridge.system.git import last_words, run_in_work_tree, without_user_info
 
 _CARRIED = re.compile(r"(http|credential)\..*|core\.(sshcommand|askpass|gitproxy)|ssh\.variant|safe\.directory")
@@ -192,7 +192,7 @@ def _absolute(url: str, repository: Path | None) -> str:
     if _SCP_LIKE.fullmatch(url):
         return url
     if url.startswith(("/", "~", ".")):
-        raise UsageError(
+        raise RouteMissingError(
             f"route {without_user_info(url)!r}: there is no such folder",
             remedy="mount or make it, or give another: kakeya-mac config shows where the route is from",
         )

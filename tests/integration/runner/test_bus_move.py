@@ -95,6 +95,24 @@ def test_runs_before_and_after_a_move_are_there_for_who_follows_and_the_old_plac
     assert (again.code, refs(s.folder / "new.git")) == (0, before), again
 
 
+def test_a_result_that_is_here_is_checked_after_its_bus_moved_and_where_its_folder_is_gone(owned: Site) -> None:
+    s = owned
+    reader = s.folder / "reader"
+    reader.mkdir()
+    assert told(reader, "init", "--bus", s.route)[0] == 0
+    ended = s.ask()
+    s.run("once", "--bus", s.route)
+    told(reader, "fetch", ended.id)
+    code, before = told(reader, "verify", ended.id)
+    assert before["data"]["answer"] == "first use", before
+    assert move(s).code == 0
+    for where in ("moved", "gone"):
+        if where == "gone":
+            (s.folder / "bus.git").rename(s.folder / "gone.git")
+        checked = told(reader, "verify", ended.id)
+        assert (checked[0], checked[1]["data"]["answer"]) == (code, "first use"), (where, checked)
+
+
 def test_nobody_but_the_owner_moves_a_bus(owned: Site, monkeypatch, tmp_path) -> None:
     before = refs(owned.folder / "bus.git")
     monkeypatch.setenv("KAKEYA_OWNER_DIR", str(tmp_path / "somebody-else"))
