@@ -20,6 +20,7 @@ from bridge.system.git import last_words, run_in_work_tree, without_user_info
 
 _CARRIED = re.compile(r"(http|credential)\..*|core\.(sshcommand|askpass|gitproxy)|ssh\.variant|safe\.directory")
 _SCP_LIKE = re.compile(r"(?!/|\.)[^/:\s]+:(?!//)\S+")
+_SSH_USER = re.compile(r"((?:git\+)?ssh://)([^/:@\s]+)(?::[^/@\s]*)?@")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PROMISOR: Final = "where-the-clone-came-from"
 _SCHEMES: Final = ("file://", "ssh://", "git+ssh://", "https://", "http://")
@@ -40,6 +41,12 @@ class Route:
     shown: str
     config: tuple[tuple[str, str], ...]
     is_local: bool
+
+    @property
+    def told(self) -> str:
+        """Where others find it: with the user of an ssh URL, which is no secret, and without all else of that kind."""
+        user = _SSH_USER.match(self.url)
+        return self.shown if user is None else f"{user[1]}{user[2]}@{self.shown.removeprefix(user[1])}"
 
     @property
     def is_loopback(self) -> bool:

@@ -7,14 +7,16 @@ bus is, and what was pushed meanwhile is carried too; the new place is opened. N
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 from bridge.bus.moving import carry
 from bridge.bus.sides.runner import RunnerBus
 from bridge.bus.store.gather import WorkBudget
-from bridge.errors import UsageError
+from bridge.errors import RemoteError, RouteMissingError, UsageError
 from bridge.records.bus import Beacon
 from bridge.run.lease import beacon_counts_s
 from bridge.runner.maintenance.owner import BusOwner
@@ -61,8 +63,9 @@ class BusMove:
     ) -> None:
         self._owner, self._bus, self._told, self._clock, self._say = owner, bus, told, clock, say
         bus.read_moved()
-        owner.require_key()
-        self._record = bus.identity()
+        with old_place(bus.route, told):
+            owner.require_key()
+            self._record = bus.identity()
         bus.use_seals(KeySeals(lambda: owner.root.authority(vouched=True)))
         self._old, self._new = (each.place(self._record.prefix) for each in (bus, target))
 
@@ -105,6 +108,11 @@ class BusMove:
         Raises:
             UsageError: it is not moving, or has moved.
         """
+        if place := self._record.moved_to:
+            raise UsageError(
+                f"the bus of {self._old.route} has moved to {place}; it is too late to stay",
+                remedy=f"move it on from there: kakeya-runner bus move NEW --bus {shlex.quote(place)}",
+            )
         if not self._record.moving_to:
             raise UsageError(f"the bus of {self._old.route} is not moving")
         self._change(moving_to="")
@@ -136,6 +144,12 @@ class BusMove:
             )
         if self._is_arriving(root) or record.moved_to:
             return  # what is there, an earlier try brought
+        if root is not None and root.content.record.moved_to:
+            raise UsageError(
+                f"{new.route} is a former place of this bus, where its root says that it moved to "
+                f"{root.content.record.moved_to}",
+                remedy="name an empty repository: who has not followed yet learns there where the bus is",
+            )
         here, there = {**old.refs(), **old.owned()}, {**there, **owned}
         strange = sorted(ref for ref, oid in there.items() if here.get(ref) != oid)
         if strange:
@@ -166,10 +180,11 @@ class BusMove:
     def _change(self, **changes: object) -> None:
         """Write the next root and record at the old place."""
         record = self._record.evolve(**changes)
-        if record != self._record:
-            self._owner.change(lambda content: replace(content, record=record))
-        if self._bus.has_record:
-            self._bus.update(record)
+        with old_place(self._old.route, self._told, record.bus_id, carried=bool(record.moved_to)):
+            if record != self._record:
+                self._owner.change(lambda content: replace(content, record=record))
+            if self._bus.has_record:
+                self._bus.update(record)
         self._record = record
 
     def _open(self, renewals: str | None = None) -> None:
@@ -200,6 +215,7 @@ class BusMove:
     def _going_on(self) -> Iterator[str]:
         """Yield what has to end before the bus is carried: runs, and runners that may still begin one."""
         live = self._live()
+        alive = {beacon.runner for beacon in live}
         yield from (f"{beacon.runner}, which has not seen yet that the bus is moving" for beacon in live
                     if beacon.state not in {"draining", "stopped"})  # fmt: skip
         busy = {run_id: beacon.runner for beacon in live for run_id in (*beacon.running, *beacon.spooled)}
@@ -211,7 +227,8 @@ class BusMove:
             ends_s = parse_rfc3339(claim.time).timestamp() + self._record.counted_lease_s(claim.lease_s)
             if run_id in busy or now_s < ends_s:  # else its runner is gone, and another ends the run there as here
                 busy.pop(run_id, None)
-                yield f"run {run_id} on {claim.runner}"
+                gone = "" if claim.runner in alive else " (not running: kakeya-runner serve there ends it, or: --now)"
+                yield f"run {run_id} on {claim.runner}{gone}"
         yield from (f"the result of {run_id} on {runner}" for run_id, runner in busy.items())
 
     def _live(self) -> list[Beacon]:
@@ -230,3 +247,30 @@ class BusMove:
 
 
 STAY: Final = "kakeya-runner bus move --stay"
+
+
+@contextmanager
+def old_place(route: str, told: str, bus_id: str = "ID", *, carried: bool = False) -> Iterator[None]:
+    """Say with an error of the place that a bus moves from how the bus goes on without it.
+
+    Args:
+        route: of that place, without user information.
+        told: where others find the new place.
+        bus_id: the bus, where that is known.
+        carried: whether all lies at the new place already.
+
+    Raises:
+        RemoteError, RouteMissingError: what came up, with one more remedy.
+    """
+    try:
+        yield
+    except (RemoteError, RouteMissingError) as error:
+        new, pinned = shlex.quote(told), shlex.quote(f"{told}#{bus_id}")
+        way = f"kakeya-runner bus move {new} --bus {new} opens the new place as it is"
+        if not carried:
+            way = (
+                f"git push --mirror {new} from a mirror of it (git clone --mirror {shlex.quote(route)}), then on each "
+                f'host bus = "{told}" in policy.toml, and in each clone kakeya-mac init --bus {pinned}'
+            )
+        error.remedy = f"{error.remedy or 'try again'}; where {route} is gone or takes no push any more: {way}"
+        raise

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from bridge.bus.store.route import resolve
 from bridge.errors import BusMovedError
 from tests.fakes.git_servers import bare, git
 from tests.integration.trust.test_verify import told
@@ -83,7 +84,10 @@ def test_runs_before_and_after_a_move_are_there_for_who_follows_and_the_old_plac
     s.run("once", "--bus", s.route)
     queued = s.ask()
     bus_id = s.requester().identity().bus_id
-    assert move(s).code == 0
+    moved = move(s)
+    assert f"kakeya-mac init --bus '{new}#{bus_id}' --root-key " in moved.stdout + moved.stderr, moved
+    late = move(s, "--stay", to="")
+    assert (late.code, f"has moved to {new}; it is too late to stay" in late.stderr) == (2, True), late
     assert told(reader, "status", ended.id)[0] == 3
     assert told(reader, "init", "--bus", f"{new}#{bus_id}")[0] == 0
     assert told(reader, "status", ended.id)[1]["outcome"]["reason"] == "gate_rejected"
@@ -91,6 +95,8 @@ def test_runs_before_and_after_a_move_are_there_for_who_follows_and_the_old_plac
     assert s.starts() == [ended.id, queued.id]
     assert told(reader, "runners", "--bus", s.route)[0] == 3  # who knows newer roots of the bus is told there too
     assert s.run("trust", "show", "--bus", new).code == 0
+    back = s.run("bus", "move", s.route, "--bus", new)
+    assert (back.code, "is a former place of this bus" in back.stderr) == (2, True), back
     again, before = move(s), refs(s.folder / "new.git")
     assert (again.code, refs(s.folder / "new.git")) == (0, before), again
 
@@ -145,7 +151,45 @@ def test_a_place_that_is_not_for_this_bus_is_refused_in_one_line_before_anything
         refused = move_served(s, to=to)
         assert (refused.code, refused.stdout, words in refused.stderr) == (code, "", True), (to, refused)
         assert {name: refs(s.folder / name) for name in before} == before, to
+    assert "git init --bare FOLDER makes it" in move_served(s, to="nowhere.git").stderr
     assert move_served(s, to="").code == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("ssh://git@localhost:1/bus.git", "ssh://git@localhost:1/bus.git"),
+        ("ssh://git:secret@localhost:1/bus.git", "ssh://git@localhost:1/bus.git"),
+        ("https://token@localhost:1/bus.git", "https://localhost:1/bus.git"),
+    ],
+)
+def test_others_are_told_the_user_of_an_ssh_url_and_no_secret(tmp_path, typed: str, shown: str) -> None:
+    assert resolve(typed, None, tmp_path).told == shown
+
+
+def test_where_the_old_place_takes_no_push_or_is_gone_the_error_names_the_mirror_that_goes_on(owned: Site) -> None:
+    s, new = owned, owned.folder / "new.git"
+    queued = s.ask()
+    bus_id = s.requester().identity().bus_id
+    hook = s.folder / "bus.git" / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho this repository is archived >&2; exit 1\n")
+    hook.chmod(0o755)
+    closed = move(s)
+    mirror = f"takes no push any more: git push --mirror {new} from a mirror of it (git clone --mirror "
+    assert (closed.code, mirror in closed.stderr) == (3, True), closed
+    assert f"kakeya-mac init --bus '{new}#{bus_id}'" in closed.stderr
+    assert refs(new) == {}
+    git("clone", "--quiet", "--mirror", s.folder / "bus.git", s.folder / "mirror.git")
+    (s.folder / "bus.git").rename(s.folder / "gone.git")
+    for route in (s.route, str(s.folder / "bus.git")):
+        gone = s.run("bus", "move", str(new), "--bus", route)
+        assert (gone.code in {2, 3}, mirror in gone.stderr) == (True, True), gone
+    empty = s.run("bus", "repair", "--bus", str(new))
+    assert (empty.code, "git push --mirror" in empty.stderr, "--create-bus" in empty.stderr) == (3, True, False), empty
+    git("push", "--quiet", "--mirror", new, cwd=s.folder / "mirror.git")
+    assert s.run("once", "--bus", str(new)).code == 1
+    assert s.starts() == [queued.id]
 
 
 @pytest.mark.ci
@@ -217,6 +261,21 @@ def test_what_runs_while_its_bus_moves_ends_and_is_carried_and_each_runner_says_
     assert carried(s.folder / "new.git") == carried(s.folder / "bus.git")
     s.run("once", "--bus", new)
     assert s.starts() == [running.id, queued.id]
+
+
+@pytest.mark.ci
+def test_a_move_that_waits_for_a_run_of_a_runner_that_ended_names_both_ways_on(owned: Site) -> None:
+    s = owned
+    s.set_work(f"while [ ! -e {s.folder}/counted/go ]; do sleep 0.1; done")
+    runner = s.start("serve", "--bus", s.route)
+    running = s.ask()
+    s.until(lambda: s.starts() == [running.id], "never began")
+    runner.terminate()  # a restart: what runs goes on
+    runner.wait(timeout=60)
+    s.start("bus", "move", str(s.folder / "new.git"), "--bus", s.route, name="mover")
+    words = f"waiting for run {running.id} on mini (not running: kakeya-runner serve there ends it, or: --now)"
+    s.until(lambda: words in (s.folder / "mover.log").read_text(), "never said it")
+    (s.folder / "counted" / "go").touch()
 
 
 @pytest.mark.ci
