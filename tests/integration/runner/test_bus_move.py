@@ -72,6 +72,11 @@ def test_a_bus_that_moved_has_all_of_its_refs_and_tells_everybody_in_one_line(ow
     served = s.run("once", "--bus", s.route)
     assert (served.code, f'bus = "{new}" in policy.toml' in served.stderr) == (3, True), served
     assert s.starts() == []
+    status = s.run("status").stdout
+    assert (f"moved to {new}" in status, f'bus = "{new}" in policy.toml' in status) == (True, True), status
+    assert "is moving" not in status
+    s.run("once", "--bus", new)
+    assert (s.starts(), "moved" in s.run("status").stdout) == ([queued.id], False)
 
 
 @pytest.mark.ci
