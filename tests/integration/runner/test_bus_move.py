@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 
 import pytest
 
 from bridge.bus.store.route import resolve
+from bridge.cli.mac.program import Surroundings, main
 from bridge.errors import BusMovedError
+from bridge.system.clock import SystemClock
 from tests.fakes.git_servers import bare, git
+from tests.fakes.ssh_keys import WHO, make_key
 from tests.integration.trust.test_verify import told
 from tests.support.runner_site import Site
 
@@ -266,6 +270,25 @@ def test_what_runs_while_its_bus_moves_ends_and_is_carried_and_each_runner_says_
     assert carried(s.folder / "new.git") == carried(s.folder / "bus.git")
     s.run("once", "--bus", new)
     assert s.starts() == [running.id, queued.id]
+
+
+def test_a_colleague_whom_the_root_lists_has_nothing_to_send_at_the_new_place(owned: Site) -> None:
+    s, key = owned, make_key(owned.folder, "agent")
+    reader = s.folder / "reader"
+    reader.mkdir()
+
+    def init(route: str) -> str:
+        out, words = io.StringIO(), ["init", "--bus", route, "--signing-key", str(key.path), "--principal", WHO]
+        environment = {"KAKEYA_DATA_DIR": str(reader / ".data"), "KAKEYA_CONFIG_DIR": str(reader / ".config")}
+        assert main(words, Surroundings(out, out, environment, reader, SystemClock(), None)) == 0, out.getvalue()
+        return out.getvalue()
+
+    assert "this line to the host's owner" in init(s.route)
+    bus_id = s.requester().identity().bus_id
+    assert s.run("trust", "add", key.public, "--principal", WHO, "--bus", s.route).code == 0
+    assert move(s).code == 0
+    there = init(f"{s.folder}/new.git#{bus_id}")
+    assert ("nothing to send" in there, "this line to" in there) == (True, False), there
 
 
 @pytest.mark.ci
