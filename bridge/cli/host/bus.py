@@ -90,7 +90,7 @@ def move(call: HostCall[BusMoveOptions]) -> Answer:
             error.remedy = "name an empty repository that is there: git init --bare FOLDER makes it"
         raise
     named = (options.place or route).partition("#")[0]
-    place = options.as_ or resolve(named, repository_of(named), folder).told
+    place = "" if options.stay else options.as_ or resolve(named, repository_of(named), folder).told
     with old_place(route.partition("#")[0], place):
         bus = open_place(route, folder, by)
     owner = BusOwner(bus, owner_folder(os.environ), CLOCK)
@@ -105,6 +105,8 @@ def move(call: HostCall[BusMoveOptions]) -> Answer:
         Talk("next", f'on each host: bus = "{place}" in policy.toml, then kakeya-runner serve'),
         Talk("next", f"in each clone: {pin_line(f'{place}#{moved.bus_id}', state)}"),
     ]
+    if not moved.is_told:
+        lines.append(Talk("note", f"{bus.route} takes no push, so nothing there says where the bus is: tell everybody"))
     if moved.late:
         names = ", ".join(moved.late)
         lines.append(Talk("note", f"not seen to stop: {names}; what they wrote since lies at {bus.route} alone"))

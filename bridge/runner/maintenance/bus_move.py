@@ -21,6 +21,7 @@ from bridge.records.bus import Beacon
 from bridge.run.lease import beacon_counts_s
 from bridge.runner.maintenance.owner import BusOwner
 from bridge.system.clock import Clock, parse_rfc3339
+from bridge.system.remote_words import Cause
 from bridge.trust.key_seals import KeySeals
 from bridge.trust.root import RootContent, RootError, TrustRoot, read_root
 from bridge.version import VERSION
@@ -39,11 +40,13 @@ class Moved:
         bus_id: the bus, which is the same.
         refs: how many were carried.
         late: runners that have not said that they stopped at the old place.
+        is_told: whether the old place says where the bus is.
     """
 
     bus_id: str
     refs: int
     late: tuple[str, ...] = ()
+    is_told: bool = True
 
 
 class BusMove:
@@ -73,7 +76,8 @@ class BusMove:
         """Move the bus, or go on where an earlier try was cut off.
 
         Args:
-            now: wait for nothing that goes on: what runs then is left by its runner, whose next start delivers it.
+            now: wait for nothing that goes on: what runs then is left by its runner, whose next start delivers it. An
+                old place that takes no push at all is left as it is.
 
         Raises:
             UsageError: this account does not own the bus, or the new place is not for it; nothing was changed.
@@ -90,7 +94,14 @@ class BusMove:
         self._say(f"fetching all of {self._old.route}")
         self._old.fetch(self._old.refs())
         if not self._record.moved_to:
-            self._announce()
+            try:
+                self._announce()
+            except RemoteError:
+                if not now or not self._is_closed():
+                    raise
+                refs = carry(self._old, self._new)
+                self._open(renewals)
+                return Moved(self._record.bus_id, refs, is_told=False)
             self._new.write(self._record, self._owner.root.files)
             if not now:
                 self._wait("waiting for", self._going_on)
@@ -171,6 +182,17 @@ class BusMove:
         """Return whether the root at the new place says that this move has not ended."""
         return root is not None and root.content.record.moving_to == self._told
 
+    def _is_closed(self) -> bool:
+        """Return whether the old place refuses a ref of the bus that nobody protects, by a rule or for want of rights.
+
+        Its runners then claim nothing there either.
+        """
+        try:
+            self._old.try_prefix()
+        except RemoteError as error:
+            return error.cause in {Cause.RULE, Cause.RIGHTS}
+        return False
+
     def _announce(self) -> None:
         self._change(moving_to=self._told)
         self._say(
@@ -180,7 +202,11 @@ class BusMove:
     def _change(self, **changes: object) -> None:
         """Write the next root and record at the old place."""
         record = self._record.evolve(**changes)
-        with old_place(self._old.route, self._told, record.bus_id, carried=bool(record.moved_to)):
+        new = shlex.quote(self._told)
+        way = f"kakeya-runner bus move {new} --now carries all, and leaves it as it is"
+        if record.moved_to:
+            way = f"kakeya-runner bus move {new} --bus {new} opens the new place as it is"
+        with old_place(self._old.route, self._told, way):
             if record != self._record:
                 self._owner.change(lambda content: replace(content, record=record))
             if self._bus.has_record:
@@ -250,14 +276,13 @@ STAY: Final = "kakeya-runner bus move --stay"
 
 
 @contextmanager
-def old_place(route: str, told: str, bus_id: str = "ID", *, carried: bool = False) -> Iterator[None]:
+def old_place(route: str, told: str, way: str = "") -> Iterator[None]:
     """Say with an error of the place that a bus moves from how the bus goes on without it.
 
     Args:
         route: of that place, without user information.
-        told: where others find the new place.
-        bus_id: the bus, where that is known.
-        carried: whether all lies at the new place already.
+        told: where others find the new place; empty where nothing moves.
+        way: what goes on where that place takes no push at all; empty where it was not even read.
 
     Raises:
         RemoteError, RouteMissingError: what came up, with one more remedy.
@@ -265,12 +290,13 @@ def old_place(route: str, told: str, bus_id: str = "ID", *, carried: bool = Fals
     try:
         yield
     except (RemoteError, RouteMissingError) as error:
-        new, pinned = shlex.quote(told), shlex.quote(f"{told}#{bus_id}")
-        way = f"kakeya-runner bus move {new} --bus {new} opens the new place as it is"
-        if not carried:
-            way = (
-                f"git push --mirror {new} from a mirror of it (git clone --mirror {shlex.quote(route)}), then on each "
-                f'host bus = "{told}" in policy.toml, and in each clone kakeya-mac init --bus {pinned}'
-            )
-        error.remedy = f"{error.remedy or 'try again'}; where {route} is gone or takes no push any more: {way}"
+        if told:
+            more = f"where {route} takes no push at all: {way}"
+            if not way:
+                more = (
+                    f"where {route} is gone: git push --mirror {shlex.quote(told)} from a mirror that is left of it, "
+                    f'then on each host bus = "{told}" in policy.toml, and in each clone kakeya-mac init --bus '
+                    f"{shlex.quote(f'{told}#ID')}, ID being the bus's"
+                )
+            error.remedy = f"{error.remedy or 'try again'}; {more}"
         raise

@@ -176,19 +176,24 @@ def test_others_are_told_the_user_of_an_ssh_url_and_no_secret(tmp_path, typed: s
     assert resolve(typed, None, tmp_path).told == shown
 
 
-def test_where_the_old_place_takes_no_push_or_is_gone_the_error_names_the_mirror_that_goes_on(owned: Site) -> None:
+@pytest.mark.ci
+def test_where_the_old_place_takes_no_push_or_is_gone_the_error_names_what_goes_on(owned: Site) -> None:
     s, new = owned, owned.folder / "new.git"
     queued = s.ask()
-    bus_id = s.requester().identity().bus_id
     hook = s.folder / "bus.git" / "hooks" / "pre-receive"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\necho this repository is archived >&2; exit 1\n")
     hook.chmod(0o755)
     closed = move(s)
-    mirror = f"takes no push any more: git push --mirror {new} from a mirror of it (git clone --mirror "
-    assert (closed.code, mirror in closed.stderr) == (3, True), closed
-    assert f"kakeya-mac init --bus '{new}#{bus_id}'" in closed.stderr
+    way = f"takes no push at all: kakeya-runner bus move {new} --now"
+    assert (closed.code, way in closed.stderr) == (3, True), closed
     assert refs(new) == {}
+    bare(s.folder / "read-only.git")
+    left = move(s, "--now", to="read-only.git")
+    assert (left.code, "takes no push, so nothing there says where the bus is" in left.stderr) == (0, True), left
+    assert carried(s.folder / "read-only.git") == carried(s.folder / "bus.git")
+    assert s.run("trust", "show", "--bus", str(s.folder / "read-only.git")).code == 0
+    mirror = f"is gone: git push --mirror {new} from a mirror"
     git("clone", "--quiet", "--mirror", s.folder / "bus.git", s.folder / "mirror.git")
     (s.folder / "bus.git").rename(s.folder / "gone.git")
     for route in (s.route, str(s.folder / "bus.git")):
@@ -272,6 +277,7 @@ def test_what_runs_while_its_bus_moves_ends_and_is_carried_and_each_runner_says_
     assert s.starts() == [running.id, queued.id]
 
 
+@pytest.mark.ci
 def test_a_colleague_whom_the_root_lists_has_nothing_to_send_at_the_new_place(owned: Site) -> None:
     s, key = owned, make_key(owned.folder, "agent")
     reader = s.folder / "reader"
