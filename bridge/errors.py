@@ -6,6 +6,7 @@
     ├── UsageError                     2  the command line or a configuration file is wrong
     │   ├── PresetNotFoundError        2
     │   ├── ParameterError             2
+    │   ├── RouteMissingError          2  the folder of the route is not there
     │   ├── RunNotFoundError           2
     │   └── RequestRejectedError       2  a request that is not a request
     ├── InfrastructureError            3  nothing is wrong with the request
@@ -119,6 +120,10 @@ class PresetNotFoundError(UsageError):
 
 class ParameterError(UsageError):
     """A parameter is unknown, missing, of the wrong type or out of its bounds."""
+
+
+class RouteMissingError(UsageError):
+    """The route of a bus names a folder that is not there: not mounted, or gone."""
 
 
 class RunNotFoundError(UsageError):

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from bridge.errors import BusError, UsageError
+from bridge.errors import BusError, RouteMissingError, UsageError
 from bridge.system.git import last_words, run_in_work_tree, without_user_info
 
 _CARRIED = re.compile(r"(http|credential)\..*|core\.(sshcommand|askpass|gitproxy)|ssh\.variant|safe\.directory")
 _SCP_LIKE = re.compile(r"(?!/|\.)[^/:\s]+:(?!//)\S+")
+_SSH_USER = re.compile(r"((?:git\+)?ssh://)([^/:@\s]+)(?::[^/@\s]*)?@")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PROMISOR: Final = "where-the-clone-came-from"
 _SCHEMES: Final = ("file://", "ssh://", "git+ssh://", "https://", "http://")
@@ -40,6 +41,12 @@ class Route:
     shown: str
     config: tuple[tuple[str, str], ...]
     is_local: bool
+
+    @property
+    def told(self) -> str:
+        """Where others find it: with the user of an ssh URL, which is no secret, and without all else of that kind."""
+        user = _SSH_USER.match(self.url)
+        return self.shown if user is None else f"{user[1]}{user[2]}@{self.shown.removeprefix(user[1])}"
 
     @property
     def is_loopback(self) -> bool:
@@ -192,7 +199,7 @@ def _absolute(url: str, repository: Path | None) -> str:
     if _SCP_LIKE.fullmatch(url):
         return url
     if url.startswith(("/", "~", ".")):
-        raise UsageError(
+        raise RouteMissingError(
             f"route {without_user_info(url)!r}: there is no such folder",
             remedy="mount or make it, or give another: kakeya-mac config shows where the route is from",
         )

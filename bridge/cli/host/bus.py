@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,16 +13,17 @@ from bridge.cli.host.places import (
     open_place,
     open_route,
     policy_or_none,
+    repository_of,
     require_route,
     signing_bus,
     state_of,
 )
-from bridge.cli.host.signing import own_name
+from bridge.cli.host.signing import own_name, pin_line
 from bridge.cli.screen.answer import Answer, Line, Talk
 from bridge.cli.screen.findings import answer_checks
 from bridge.cli.talk import CLOCK
 from bridge.client.document.untrusted import clean_line
-from bridge.errors import UsageError
+from bridge.errors import BusMissingError, RouteMissingError, UsageError
 
 if TYPE_CHECKING:
     from bridge.bus.sides.runner import RunnerBus
@@ -49,7 +49,11 @@ def repair(call: HostCall[BusRepairOptions]) -> Answer:
     from bridge.runner.maintenance.bus_repair import repair_bus
 
     options, policy, state = call.options, policy_or_none(call.options), state_of(call.options)
-    bus = bus_of(options, policy, state)
+    try:
+        bus = bus_of(options, policy, state)
+    except BusMissingError as error:
+        error.remedy = "bring a bus that was elsewhere here first: git push --mirror ROUTE from a mirror of it"
+        raise
     if policy is not None:
         bus = signing_bus(bus, policy, state)
     left = shown = refused = 0
@@ -68,7 +72,8 @@ def move(call: HostCall[BusMoveOptions]) -> Answer:
     Raises:
         UsageError: no place, or no bus, is named, another account owns the bus, or the place is not for it.
     """
-    from bridge.runner.maintenance.bus_move import BusMove
+    from bridge.bus.store.route import resolve
+    from bridge.runner.maintenance.bus_move import BusMove, old_place
     from bridge.runner.maintenance.owner import BusOwner
     from bridge.runner.policy.file import owner_folder
 
@@ -78,21 +83,30 @@ def move(call: HostCall[BusMoveOptions]) -> Answer:
         raise UsageError("expected a place to move to, or --stay", remedy="kakeya-runner bus move NEW --bus ROUTE")
     by = None if policy is None else policy.identity.value
     folder = state.root / "move"
-    bus, target = (open_place(named, folder, by) for named in (route, options.place or route))
+    try:
+        target = open_place(options.place or route, folder, by)
+    except RouteMissingError as error:
+        if not options.stay:
+            error.remedy = "name an empty repository that is there: git init --bare FOLDER makes it"
+        raise
+    named = (options.place or route).partition("#")[0]
+    place = "" if options.stay else options.as_ or resolve(named, repository_of(named), folder).told
+    with old_place(route.partition("#")[0], place):
+        bus = open_place(route, folder, by)
     owner = BusOwner(bus, owner_folder(os.environ), CLOCK)
-    going = BusMove(owner, bus, target, options.as_ or target.route, clock=CLOCK, say=call.note)
+    going = BusMove(owner, bus, target, place, clock=CLOCK, say=call.note)
     if options.stay:
         going.stay()
         return Answer(lines=[Talk("note", f"the bus stays at {bus.route}, and its runners take requests again")])
     moved = going.run(now=options.now)
     shutil.rmtree(folder, ignore_errors=True)
-    place = options.as_ or target.route
-    pinned = shlex.quote(f"{place}#{moved.bus_id}")
     lines: list[Line] = [
         f"the bus is at {place} now" + (f", with {moved.refs} refs carried" if moved.refs else ", as it was before"),
         Talk("next", f'on each host: bus = "{place}" in policy.toml, then kakeya-runner serve'),
-        Talk("next", f"in each clone: kakeya-mac init --bus {pinned}"),
+        Talk("next", f"in each clone: {pin_line(f'{place}#{moved.bus_id}', state)}"),
     ]
+    if not moved.is_told:
+        lines.append(Talk("note", f"{bus.route} takes no push, so nothing there says where the bus is: tell everybody"))
     if moved.late:
         names = ", ".join(moved.late)
         lines.append(Talk("note", f"not seen to stop: {names}; what they wrote since lies at {bus.route} alone"))

@@ -123,7 +123,7 @@ def bus_of(options: RunnerBusOptions, policy: Policy | None, state: StateFolder,
         from bridge.bus.open.create import new_record
         from bridge.bus.store.route import resolve
 
-        local = resolve(route.partition("#")[0], _repository(route), state.bus).is_local
+        local = resolve(route.partition("#")[0], repository_of(route), state.bus).is_local
         record = signed(new_record(CLOCK, wake=options.wake, local=local), state, say)
         for line in bus.create(record).lines():
             say(line)
@@ -171,7 +171,7 @@ def open_route(route: str, state: StateFolder, *, keys: bool = True, by: Committ
     """
     name, _, bus_id = route.partition("#")
     bus = open_bus(
-        name, repository=_repository(name), state=state.bus, clock=CLOCK, expect_id=bus_id or None,
+        name, repository=repository_of(name), state=state.bus, clock=CLOCK, expect_id=bus_id or None,
         budget=None if state.lasts else state.root / "pushes.json", committer=by,
     )  # fmt: skip
     if keys:
@@ -189,7 +189,7 @@ def open_place(route: str, folder: Path, by: Committer | None = None) -> RunnerB
     """
     name, _, bus_id = route.partition("#")
     return open_bus(
-        name, repository=_repository(name), state=folder, clock=CLOCK, expect_id=bus_id or None, committer=by,
+        name, repository=repository_of(name), state=folder, clock=CLOCK, expect_id=bus_id or None, committer=by,
         borrows=False,
     )  # fmt: skip
 
@@ -204,8 +204,8 @@ def signing_bus(bus: RunnerBus, policy: Policy, state: StateFolder) -> RunnerBus
     return bus
 
 
-def _repository(route: str) -> Path | None:
-    """Return the clone around us when the route is the name of one of its remotes."""
+def repository_of(route: str) -> Path | None:
+    """Return the clone around us where the route is the name of one of its remotes."""
     if "/" in route or ":" in route:
         return None
     here = Path.cwd()

@@ -8,7 +8,7 @@ import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ from bridge.cli.host.places import bus_of, policy_path, state_of
 from bridge.cli.host.signing import enrol, enrol_own
 from bridge.cli.screen.answer import Answer
 from bridge.cli.talk import CLOCK, say
-from bridge.errors import UsageError
+from bridge.errors import BusMovedError, UsageError
 from bridge.runner.authorisation.ticket import Ticket, parse_ticket, piped_ticket, read_ticket, take_variable
 from bridge.runner.policy.file import builtin_policy
 from bridge.runner.policy.model import Policy
@@ -32,6 +32,8 @@ from bridge.runner.service.serve import (
 )
 from bridge.runner.state.folder import StateFolder
 from bridge.runner.state.log import new_log
+from bridge.runner.state.waiting import write_moved
+from bridge.system.clock import rfc3339
 from bridge.system.durable import NameLock
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def _runner(
     """Hold the runner's name and put it together; the second value says what it serves."""
     file = PolicyFile(policy_path(options), CLOCK)
     policy, state = file.started, state_of(options)
-    with NameLock(state.lock).held():
+    with NameLock(state.lock).held(), _noting_a_move(state):
         if options.rehash:
             state.model_digests.unlink(missing_ok=True)
         bus, log = bus_of(options, policy, state), new_log(sys.stderr, policy.secrets.values())
@@ -63,6 +65,17 @@ def _runner(
         ) as runner:  # fmt: skip
             digest = policy.digest(embedded=False)
             yield runner, f"runner {policy.name} serves {bus.route}, policy {digest[:12]}, state {state.root}"
+
+
+@contextmanager
+def _noting_a_move(state: StateFolder) -> Iterator[None]:
+    """Write down for `status` that the bus is at another remote."""
+    try:
+        yield
+    except BusMovedError as error:
+        with suppress(OSError):  # it decides nothing
+            write_moved(state.queue, error, rfc3339(CLOCK.now()))
+        raise
 
 
 def serve_command(call: HostCall[ServeOptions]) -> Answer:

@@ -85,7 +85,10 @@ def init(call: Invocation[InitOptions]) -> Answer:
         lines.append(Row("signing", "off: requests are unsigned; on with: kakeya-mac init --signing-key auto"))
     else:
         lines.append(Row("signing", f"as {who.principal} with {who.fingerprint}, key {who.key}"))
-        lines.append(Talk("send", f"  this line to the host's owner, who types it: {who.trust_command}"))
+        if root is not None and who.is_listed(root.root.content.signers):
+            lines.append(Row("listed", "the bus's owner lists this key: there is nothing to send"))
+        else:
+            lines.append(Talk("send", f"  this line to the host's owner, who types it: {who.trust_command}"))
     lines.append(Row("written", str(path)))
     lines.append(Talk("next", "  kakeya-mac doctor"))
     data = InitData(

@@ -18,7 +18,7 @@ from bridge.client.evidence.quote import text_of
 from bridge.client.evidence.standing import StandingSet, is_sitting, quotation_of
 from bridge.client.run.quotation import quotation
 from bridge.client.run.run import find_stored
-from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
+from bridge.errors import BusMovedError, InfrastructureError, RouteMissingError, RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
     from bridge.cli.table.options import VerifyOptions
@@ -97,7 +97,7 @@ def _verification(call: Invocation[VerifyOptions], what: str) -> checking.Verifi
     try:
         run = call.find_on_bus(what, quiet=True)
         return checking.verify_id(run.bus, run.id, run.bus.pins(option))
-    except (InfrastructureError, RunNotFoundError) as error:
+    except (BusMovedError, InfrastructureError, RouteMissingError, RunNotFoundError) as error:
         here = _from_here(call, what, pins_of(call, what, option))
         if here is None:
             raise

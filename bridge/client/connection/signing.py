@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from bridge.records.request import PRINCIPAL_PATTERN
 from bridge.request import UNSIGNED
 from bridge.system import process
 from bridge.system.durable import write_atomically
-from bridge.trust.ssh_signatures import fingerprint, fingerprint_of, sign
+from bridge.trust.ssh_signatures import NAMESPACE, fingerprint, fingerprint_of, sign
 
 AUTO: Final = "auto"
 _WALL_S: Final = 10.0
@@ -47,6 +47,16 @@ class SigningIdentity:
             UsageError: the key does not sign.
         """
         return sign(data, self.key)
+
+    def is_listed(self, signers: Sequence[str]) -> bool:
+        """Return whether lines of a bus's root list this key under this name, without an end, for requests."""
+        blob = self.public.partition(" ")[2].partition(" ")[0]
+        return any(
+            self.principal in words[0].split(",") and blob in words[1:]
+            and NAMESPACE in line and "valid-before" not in line
+            for line in signers
+            if (words := line.split())
+        )  # fmt: skip
 
     @property
     def trust_command(self) -> str:

@@ -7,18 +7,21 @@ bus is, and what was pushed meanwhile is carried too; the new place is opened. N
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 from bridge.bus.moving import carry
 from bridge.bus.sides.runner import RunnerBus
 from bridge.bus.store.gather import WorkBudget
-from bridge.errors import UsageError
+from bridge.errors import RemoteError, RouteMissingError, UsageError
 from bridge.records.bus import Beacon
 from bridge.run.lease import beacon_counts_s
 from bridge.runner.maintenance.owner import BusOwner
 from bridge.system.clock import Clock, parse_rfc3339
+from bridge.system.remote_words import Cause
 from bridge.trust.key_seals import KeySeals
 from bridge.trust.root import RootContent, RootError, TrustRoot, read_root
 from bridge.version import VERSION
@@ -37,11 +40,13 @@ class Moved:
         bus_id: the bus, which is the same.
         refs: how many were carried.
         late: runners that have not said that they stopped at the old place.
+        is_told: whether the old place says where the bus is.
     """
 
     bus_id: str
     refs: int
     late: tuple[str, ...] = ()
+    is_told: bool = True
 
 
 class BusMove:
@@ -61,8 +66,9 @@ class BusMove:
     ) -> None:
         self._owner, self._bus, self._told, self._clock, self._say = owner, bus, told, clock, say
         bus.read_moved()
-        owner.require_key()
-        self._record = bus.identity()
+        with old_place(bus.route, told):
+            owner.require_key()
+            self._record = bus.identity()
         bus.use_seals(KeySeals(lambda: owner.root.authority(vouched=True)))
         self._old, self._new = (each.place(self._record.prefix) for each in (bus, target))
 
@@ -70,7 +76,8 @@ class BusMove:
         """Move the bus, or go on where an earlier try was cut off.
 
         Args:
-            now: wait for nothing that goes on: what runs then is left by its runner, whose next start delivers it.
+            now: wait for nothing that goes on: what runs then is left by its runner, whose next start delivers it. An
+                old place that takes no push at all is left as it is.
 
         Raises:
             UsageError: this account does not own the bus, or the new place is not for it; nothing was changed.
@@ -87,7 +94,14 @@ class BusMove:
         self._say(f"fetching all of {self._old.route}")
         self._old.fetch(self._old.refs())
         if not self._record.moved_to:
-            self._announce()
+            try:
+                self._announce()
+            except RemoteError:
+                if not now or not self._is_closed():
+                    raise
+                refs = carry(self._old, self._new)
+                self._open(renewals)
+                return Moved(self._record.bus_id, refs, is_told=False)
             self._new.write(self._record, self._owner.root.files)
             if not now:
                 self._wait("waiting for", self._going_on)
@@ -105,6 +119,11 @@ class BusMove:
         Raises:
             UsageError: it is not moving, or has moved.
         """
+        if place := self._record.moved_to:
+            raise UsageError(
+                f"the bus of {self._old.route} has moved to {place}; it is too late to stay",
+                remedy=f"move it on from there: kakeya-runner bus move NEW --bus {shlex.quote(place)}",
+            )
         if not self._record.moving_to:
             raise UsageError(f"the bus of {self._old.route} is not moving")
         self._change(moving_to="")
@@ -136,6 +155,12 @@ class BusMove:
             )
         if self._is_arriving(root) or record.moved_to:
             return  # what is there, an earlier try brought
+        if root is not None and root.content.record.moved_to:
+            raise UsageError(
+                f"{new.route} is a former place of this bus, where its root says that it moved to "
+                f"{root.content.record.moved_to}",
+                remedy="name an empty repository: who has not followed yet learns there where the bus is",
+            )
         here, there = {**old.refs(), **old.owned()}, {**there, **owned}
         strange = sorted(ref for ref, oid in there.items() if here.get(ref) != oid)
         if strange:
@@ -157,6 +182,17 @@ class BusMove:
         """Return whether the root at the new place says that this move has not ended."""
         return root is not None and root.content.record.moving_to == self._told
 
+    def _is_closed(self) -> bool:
+        """Return whether the old place refuses a ref of the bus that nobody protects, by a rule or for want of rights.
+
+        Its runners then claim nothing there either.
+        """
+        try:
+            self._old.try_prefix()
+        except RemoteError as error:
+            return error.cause in {Cause.RULE, Cause.RIGHTS}
+        return False
+
     def _announce(self) -> None:
         self._change(moving_to=self._told)
         self._say(
@@ -166,10 +202,15 @@ class BusMove:
     def _change(self, **changes: object) -> None:
         """Write the next root and record at the old place."""
         record = self._record.evolve(**changes)
-        if record != self._record:
-            self._owner.change(lambda content: replace(content, record=record))
-        if self._bus.has_record:
-            self._bus.update(record)
+        new = shlex.quote(self._told)
+        way = f"kakeya-runner bus move {new} --now carries all, and leaves it as it is"
+        if record.moved_to:
+            way = f"kakeya-runner bus move {new} --bus {new} opens the new place as it is"
+        with old_place(self._old.route, self._told, way):
+            if record != self._record:
+                self._owner.change(lambda content: replace(content, record=record))
+            if self._bus.has_record:
+                self._bus.update(record)
         self._record = record
 
     def _open(self, renewals: str | None = None) -> None:
@@ -200,6 +241,7 @@ class BusMove:
     def _going_on(self) -> Iterator[str]:
         """Yield what has to end before the bus is carried: runs, and runners that may still begin one."""
         live = self._live()
+        alive = {beacon.runner for beacon in live}
         yield from (f"{beacon.runner}, which has not seen yet that the bus is moving" for beacon in live
                     if beacon.state not in {"draining", "stopped"})  # fmt: skip
         busy = {run_id: beacon.runner for beacon in live for run_id in (*beacon.running, *beacon.spooled)}
@@ -211,7 +253,8 @@ class BusMove:
             ends_s = parse_rfc3339(claim.time).timestamp() + self._record.counted_lease_s(claim.lease_s)
             if run_id in busy or now_s < ends_s:  # else its runner is gone, and another ends the run there as here
                 busy.pop(run_id, None)
-                yield f"run {run_id} on {claim.runner}"
+                gone = "" if claim.runner in alive else " (not running: kakeya-runner serve there ends it, or: --now)"
+                yield f"run {run_id} on {claim.runner}{gone}"
         yield from (f"the result of {run_id} on {runner}" for run_id, runner in busy.items())
 
     def _live(self) -> list[Beacon]:
@@ -230,3 +273,30 @@ class BusMove:
 
 
 STAY: Final = "kakeya-runner bus move --stay"
+
+
+@contextmanager
+def old_place(route: str, told: str, way: str = "") -> Iterator[None]:
+    """Say with an error of the place that a bus moves from how the bus goes on without it.
+
+    Args:
+        route: of that place, without user information.
+        told: where others find the new place; empty where nothing moves.
+        way: what goes on where that place takes no push at all; empty where it was not even read.
+
+    Raises:
+        RemoteError, RouteMissingError: what came up, with one more remedy.
+    """
+    try:
+        yield
+    except (RemoteError, RouteMissingError) as error:
+        if told:
+            more = f"where {route} takes no push at all: {way}"
+            if not way:
+                more = (
+                    f"where {route} is gone: git push --mirror {shlex.quote(told)} from a mirror that is left of it, "
+                    f'then on each host bus = "{told}" in policy.toml, and in each clone kakeya-mac init --bus '
+                    f"{shlex.quote(f'{told}#ID')}, ID being the bus's"
+                )
+            error.remedy = f"{error.remedy or 'try again'}; {more}"
+        raise

@@ -120,6 +120,8 @@ def status_lines(seen: OwnerStatus) -> Iterator[str]:
     queue = seen.queue
     if queue is not None and queue.not_taking and seen.state != "not running":
         yield f"policy    takes nothing: {queue.not_taking}"
+    if queue is not None and queue.moved:
+        yield f"bus       {queue.moved}"
     if queue is None or not (queue.requests or queue.more):
         yield "queue     nothing waits" if queue is not None else "queue     unknown: no runner has listed the bus yet"
     else:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 
 import pytest
 
+from bridge.bus.store.route import resolve
+from bridge.cli.mac.program import Surroundings, main
 from bridge.errors import BusMovedError
+from bridge.system.clock import SystemClock
 from tests.fakes.git_servers import bare, git
+from tests.fakes.ssh_keys import WHO, make_key
 from tests.integration.trust.test_verify import told
 from tests.support.runner_site import Site
 
@@ -71,6 +76,11 @@ def test_a_bus_that_moved_has_all_of_its_refs_and_tells_everybody_in_one_line(ow
     served = s.run("once", "--bus", s.route)
     assert (served.code, f'bus = "{new}" in policy.toml' in served.stderr) == (3, True), served
     assert s.starts() == []
+    status = s.run("status").stdout
+    assert (f"moved to {new}" in status, f'bus = "{new}" in policy.toml' in status) == (True, True), status
+    assert "is moving" not in status
+    s.run("once", "--bus", new)
+    assert (s.starts(), "moved" in s.run("status").stdout) == ([queued.id], False)
 
 
 @pytest.mark.ci
@@ -83,7 +93,10 @@ def test_runs_before_and_after_a_move_are_there_for_who_follows_and_the_old_plac
     s.run("once", "--bus", s.route)
     queued = s.ask()
     bus_id = s.requester().identity().bus_id
-    assert move(s).code == 0
+    moved = move(s)
+    assert f"kakeya-mac init --bus '{new}#{bus_id}' --root-key " in moved.stdout + moved.stderr, moved
+    late = move(s, "--stay", to="")
+    assert (late.code, f"has moved to {new}; it is too late to stay" in late.stderr) == (2, True), late
     assert told(reader, "status", ended.id)[0] == 3
     assert told(reader, "init", "--bus", f"{new}#{bus_id}")[0] == 0
     assert told(reader, "status", ended.id)[1]["outcome"]["reason"] == "gate_rejected"
@@ -91,8 +104,28 @@ def test_runs_before_and_after_a_move_are_there_for_who_follows_and_the_old_plac
     assert s.starts() == [ended.id, queued.id]
     assert told(reader, "runners", "--bus", s.route)[0] == 3  # who knows newer roots of the bus is told there too
     assert s.run("trust", "show", "--bus", new).code == 0
+    back = s.run("bus", "move", s.route, "--bus", new)
+    assert (back.code, "is a former place of this bus" in back.stderr) == (2, True), back
     again, before = move(s), refs(s.folder / "new.git")
     assert (again.code, refs(s.folder / "new.git")) == (0, before), again
+
+
+def test_a_result_that_is_here_is_checked_after_its_bus_moved_and_where_its_folder_is_gone(owned: Site) -> None:
+    s = owned
+    reader = s.folder / "reader"
+    reader.mkdir()
+    assert told(reader, "init", "--bus", s.route)[0] == 0
+    ended = s.ask()
+    s.run("once", "--bus", s.route)
+    told(reader, "fetch", ended.id)
+    code, before = told(reader, "verify", ended.id)
+    assert before["data"]["answer"] == "first use", before
+    assert move(s).code == 0
+    for where in ("moved", "gone"):
+        if where == "gone":
+            (s.folder / "bus.git").rename(s.folder / "gone.git")
+        checked = told(reader, "verify", ended.id)
+        assert (checked[0], checked[1]["data"]["answer"]) == (code, "first use"), (where, checked)
 
 
 def test_nobody_but_the_owner_moves_a_bus(owned: Site, monkeypatch, tmp_path) -> None:
@@ -127,7 +160,50 @@ def test_a_place_that_is_not_for_this_bus_is_refused_in_one_line_before_anything
         refused = move_served(s, to=to)
         assert (refused.code, refused.stdout, words in refused.stderr) == (code, "", True), (to, refused)
         assert {name: refs(s.folder / name) for name in before} == before, to
+    assert "git init --bare FOLDER makes it" in move_served(s, to="nowhere.git").stderr
     assert move_served(s, to="").code == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("ssh://git@localhost:1/bus.git", "ssh://git@localhost:1/bus.git"),
+        ("ssh://git:secret@localhost:1/bus.git", "ssh://git@localhost:1/bus.git"),
+        ("https://token@localhost:1/bus.git", "https://localhost:1/bus.git"),
+    ],
+)
+def test_others_are_told_the_user_of_an_ssh_url_and_no_secret(tmp_path, typed: str, shown: str) -> None:
+    assert resolve(typed, None, tmp_path).told == shown
+
+
+@pytest.mark.ci
+def test_where_the_old_place_takes_no_push_or_is_gone_the_error_names_what_goes_on(owned: Site) -> None:
+    s, new = owned, owned.folder / "new.git"
+    queued = s.ask()
+    hook = s.folder / "bus.git" / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho this repository is archived >&2; exit 1\n")
+    hook.chmod(0o755)
+    closed = move(s)
+    way = f"takes no push at all: kakeya-runner bus move {new} --now"
+    assert (closed.code, way in closed.stderr) == (3, True), closed
+    assert refs(new) == {}
+    bare(s.folder / "read-only.git")
+    left = move(s, "--now", to="read-only.git")
+    assert (left.code, "takes no push, so nothing there says where the bus is" in left.stderr) == (0, True), left
+    assert carried(s.folder / "read-only.git") == carried(s.folder / "bus.git")
+    assert s.run("trust", "show", "--bus", str(s.folder / "read-only.git")).code == 0
+    mirror = f"is gone: git push --mirror {new} from a mirror"
+    git("clone", "--quiet", "--mirror", s.folder / "bus.git", s.folder / "mirror.git")
+    (s.folder / "bus.git").rename(s.folder / "gone.git")
+    for route in (s.route, str(s.folder / "bus.git")):
+        gone = s.run("bus", "move", str(new), "--bus", route)
+        assert (gone.code in {2, 3}, mirror in gone.stderr) == (True, True), gone
+    empty = s.run("bus", "repair", "--bus", str(new))
+    assert (empty.code, "git push --mirror" in empty.stderr, "--create-bus" in empty.stderr) == (3, True, False), empty
+    git("push", "--quiet", "--mirror", new, cwd=s.folder / "mirror.git")
+    assert s.run("once", "--bus", str(new)).code == 1
+    assert s.starts() == [queued.id]
 
 
 @pytest.mark.ci
@@ -199,6 +275,41 @@ def test_what_runs_while_its_bus_moves_ends_and_is_carried_and_each_runner_says_
     assert carried(s.folder / "new.git") == carried(s.folder / "bus.git")
     s.run("once", "--bus", new)
     assert s.starts() == [running.id, queued.id]
+
+
+@pytest.mark.ci
+def test_a_colleague_whom_the_root_lists_has_nothing_to_send_at_the_new_place(owned: Site) -> None:
+    s, key = owned, make_key(owned.folder, "agent")
+    reader = s.folder / "reader"
+    reader.mkdir()
+
+    def init(route: str) -> str:
+        out, words = io.StringIO(), ["init", "--bus", route, "--signing-key", str(key.path), "--principal", WHO]
+        environment = {"KAKEYA_DATA_DIR": str(reader / ".data"), "KAKEYA_CONFIG_DIR": str(reader / ".config")}
+        assert main(words, Surroundings(out, out, environment, reader, SystemClock(), None)) == 0, out.getvalue()
+        return out.getvalue()
+
+    assert "this line to the host's owner" in init(s.route)
+    bus_id = s.requester().identity().bus_id
+    assert s.run("trust", "add", key.public, "--principal", WHO, "--bus", s.route).code == 0
+    assert move(s).code == 0
+    there = init(f"{s.folder}/new.git#{bus_id}")
+    assert ("nothing to send" in there, "this line to" in there) == (True, False), there
+
+
+@pytest.mark.ci
+def test_a_move_that_waits_for_a_run_of_a_runner_that_ended_names_both_ways_on(owned: Site) -> None:
+    s = owned
+    s.set_work(f"while [ ! -e {s.folder}/counted/go ]; do sleep 0.1; done")
+    runner = s.start("serve", "--bus", s.route)
+    running = s.ask()
+    s.until(lambda: s.starts() == [running.id], "never began")
+    runner.terminate()  # a restart: what runs goes on
+    runner.wait(timeout=60)
+    s.start("bus", "move", str(s.folder / "new.git"), "--bus", s.route, name="mover")
+    words = f"waiting for run {running.id} on mini (not running: kakeya-runner serve there ends it, or: --now)"
+    s.until(lambda: words in (s.folder / "mover.log").read_text(), "never said it")
+    (s.folder / "counted" / "go").touch()
 
 
 @pytest.mark.ci
