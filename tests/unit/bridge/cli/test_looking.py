@@ -403,6 +403,23 @@ def test_ls_says_who_asked_and_with_what_also_of_a_result_that_another_clone_sen
     assert second.run("ls", "--json").document["data"][0]["options"] is None
 
 
+def test_ls_says_of_a_run_that_passed_and_was_not_fetched_that_its_verdict_is_not_known(
+    requester, host, tmp_path, sent
+):
+    take(host, sent, decision="evidence", claims=(claim(),))
+    second = requester.second_clone(tmp_path / "second")
+    assert "passed, not fetched" in second.run("ls").out
+    second.run("fetch", sent)
+    head, row = second.run("ls").out.splitlines()
+    assert row[head.index("RESULT") :].split()[0] == "evidence"
+
+
+def test_doctor_counts_requests_that_nobody_took(requester, host, sent):
+    assert "requests: 1 on the bus, 1 of them not taken yet" in requester.run("doctor").out
+    take(host, sent)
+    assert "on the bus, 0 of them not taken yet" in requester.run("doctor").out
+
+
 def test_ls_keeps_its_columns_when_a_run_is_not_on_the_bus(requester, host, sent):
     requester.bus.remote.refs.clear()
     requester.bus.create(requester.bus.identity())
