@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -86,13 +87,14 @@ def _refuse_other_owner(options: SetupOptions, path: Path, policy: Policy, state
     """
     from tempfile import TemporaryDirectory
 
-    from bridge.runner.connection.known_keys import known_keys
+    from bridge.runner.connection.known_keys import ROOTS_FOLDER, known_keys
     from bridge.trust.root import RootError
 
     with TemporaryDirectory(prefix="kakeya-") as scratch:
         bus = open_place(str(options.bus), Path(scratch) / "bus")
-        folder = state.identity if state.identity.is_dir() else Path(scratch) / "identity"
-        bus.use_root(known_keys(folder, policy, bus.route).judge_root)
+        if (state.identity / ROOTS_FOLDER).is_dir():  # what is met here is not yet to be remembered
+            shutil.copytree(state.identity / ROOTS_FOLDER, Path(scratch) / ROOTS_FOLDER)
+        bus.use_root(known_keys(Path(scratch), policy, bus.route).judge_root)
         why = None
         try:
             bus.identity()
