@@ -80,7 +80,7 @@ _OF_COMMANDS: Final[Mapping[int, str]] = MappingProxyType(
         11: "untrusted: nobody who may say this signed it",
         12: "altered: it is not what was signed, or not whole",
         JUDGED_DIFFERENTLY: "verify: judged differently: the gate here does not say what the result says",
-        BUG: "a bug in kakeya-mac",
+        BUG: "a bug in Kakeya",
         130: "detached by Ctrl-C (SIGINT); the run goes on",
         141: "whoever read stdout left before the end; a run goes on",
         143: "detached by SIGTERM; the run goes on",

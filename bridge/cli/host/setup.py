@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.cli.host.places import bus_of, open_route, policy_path, route_of, state_for, state_named
+from bridge.cli.host.places import bus_of, open_place, open_route, policy_path, route_of, state_for, state_named
 from bridge.cli.host.signing import own_name, pin_line
 from bridge.cli.screen.answer import Answer
 from bridge.cli.screen.findings import answer_checks, print_findings
 from bridge.cli.talk import CLOCK
 from bridge.diagnostics import has_failed
-from bridge.errors import KakeyaError, UsageError
+from bridge.errors import BusMissingError, KakeyaError, UsageError
 from bridge.records.base import NAME_PATTERN
+from bridge.runner.connection.served import served_record
 from bridge.runner.maintenance.setup import (
     SetupOptions as SetupPlan,
 )
@@ -64,6 +66,8 @@ def setup(call: HostCall[SetupOptions]) -> Answer:
     name = options.name or (load_policy(path).name if is_there else own_name())
     state = state_for(options, name)
     policy = _good_policy(path) if is_there else None
+    if options.create_bus and policy is not None and policy.root_key is not None:
+        _refuse_other_owner(options, path, policy, state)
     return _set_up(call, (path, state), name, lambda: bus_of(options, policy, state))
 
 
@@ -73,6 +77,37 @@ def _good_policy(path: Path) -> Policy | None:
         return load_policy(path)
     except KakeyaError:
         return None
+
+
+def _refuse_other_owner(options: SetupOptions, path: Path, policy: Policy, state: StateFolder) -> None:
+    """Refuse a bus that the policy's `root_key` keeps this runner from serving; nothing is made.
+
+    Raises:
+        UsageError: the bus has another owner than the policy names, or is none yet: it would get a new owner's key.
+    """
+    from tempfile import TemporaryDirectory
+
+    from bridge.runner.connection.known_keys import ROOTS_FOLDER, known_keys
+    from bridge.trust.root import RootError
+
+    with TemporaryDirectory(prefix="kakeya-") as scratch:
+        bus = open_place(str(options.bus), Path(scratch) / "bus")
+        if (state.identity / ROOTS_FOLDER).is_dir():  # what is met here is not yet to be remembered
+            shutil.copytree(state.identity / ROOTS_FOLDER, Path(scratch) / ROOTS_FOLDER)
+        bus.use_root(known_keys(Path(scratch), policy, bus.route).judge_root)
+        why = None
+        try:
+            bus.identity()
+        except BusMissingError:
+            if served_record(state.identity, bus.route) is None:
+                why = "a new bus has an owner's key of its own"
+        except RootError as error:
+            why = error.message
+    if why is not None:
+        raise UsageError(
+            f"{path} pins the owner of another bus, root_key = {policy.root_key!r}: {why}",
+            remedy=f"take root_key and bus out of {path}, or set up a second runner: --policy FILE --state FOLDER",
+        )
 
 
 def _set_up(

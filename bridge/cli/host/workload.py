@@ -17,8 +17,7 @@ from bridge.cli.host.places import policy_path
 from bridge.cli.screen.answer import Answer, Line, Talk
 from bridge.client.document.untrusted import clean_line
 from bridge.diagnostics import Check, has_failed
-from bridge.diagnostics import lines as lines_of
-from bridge.errors import UsageError, meant
+from bridge.errors import REMEDY_MARK, UsageError, meant
 from bridge.presets.workloads import problems
 from bridge.presets.workloads.template import remedy_for, write_folder
 from bridge.presets.workloads.trial import Candidate, NotTriedError, try_preset, unlike_declared
@@ -145,8 +144,8 @@ def choose_number(candidates: Sequence[Candidate], name: str | None) -> Candidat
         if chosen is None:
             names = ", ".join(dict.fromkeys(candidate.name for candidate in candidates))
             raise UsageError(
-                f"the program, run once, left no number {name!r}; it left {names or 'none at all'}",
-                remedy="name one of those, or print it; --number none keeps files only",
+                f"the program, run once, left no number {name!r}; it left {names or 'none'}",
+                remedy=f"{'name one of those, or ' if names else ''}print it; --number none keeps files only",
             )
         return chosen
     likely = [candidate for candidate in candidates if "file" not in candidate.source]
@@ -227,7 +226,8 @@ def _trials(folder: Path, presets: Mapping[str, Preset], rules: Policy) -> Itera
 
 def one_line(check: Check) -> str:
     """Return a mistake in one line: where, what, and the remedy."""
-    return clean_line(" ".join(part.strip() for part in lines_of(check)))
+    remedy = "" if check.remedy is None or check.level == "ok" else f"{REMEDY_MARK}{check.remedy}"
+    return clean_line(f"{check.level:<5} {check.name} {check.text}{remedy}")
 
 
 def allow(call: HostCall[WorkloadOptions]) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.quote import quote as quoted_result
 from bridge.client.evidence.quote import quote_run
 from bridge.client.evidence.standing import StandingSet, quote_set
+from bridge.client.run.facts import next_steps
 from bridge.ids import short
 from bridge.trust.judgement import UNCHECKED
 
@@ -39,7 +41,11 @@ def quote(call: Invocation[QuoteOptions]) -> Answer:
         lines.append(Talk("error", f" nothing of {short(result.id)} may be quoted"))
     if run is None:
         return Answer(quoted, lines, code)
-    return about_run(run, run.status(), lines, exit_code=code, data=asdict(quoted))
+    status = run.status()
+    if code:
+        steps = next_steps(run, status)
+        lines += [Talk("next", f"  {shlex.join(argv)}") for argv in steps if argv[1] != "quote"]
+    return about_run(run, status, lines, exit_code=code, data=asdict(quoted))
 
 
 def _lines(quoted: QuoteData) -> list[Line]:

@@ -47,9 +47,18 @@ def _cells(row: RunRow) -> tuple[str, ...]:
         f"{age_text(row.age_s)} ago",
         "" if row.took_s is None else duration_text(row.took_s),
         row.runner or "",
-        (row.verdict if row.reason in {None, "passed"} else row.reason) or row.reason or "",
+        _result(row),
         row.metric or "",
     )
+
+
+def _result(row: RunRow) -> str:
+    """Return how a run ended: the verdict of one that passed, which only a fetched result tells."""
+    if row.reason not in {None, "passed"}:
+        return row.reason or ""
+    if row.verdict is None and row.reason is not None and not row.fetched:
+        return f"{row.reason}, not fetched"
+    return row.verdict or row.reason or ""
 
 
 def repaint(output: Output, find: Callable[[], Sequence[RunRow]], pause: Callable[[], object]) -> int:

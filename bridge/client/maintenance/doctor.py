@@ -123,7 +123,8 @@ def _bus(session: BusSession) -> Iterator[Check]:
     snapshot = session.bus.snapshot()
     took_ms = (session.clock.steady_s() - began_s) * 1000
     yield Check("bus", "ok", f"{record.bus_id}, wake {record.wake}, a listing takes {took_ms:.0f} ms")
-    yield Check("requests", "ok", f"{len(snapshot.requests)} waiting or running, {len(snapshot.claims)} claims")
+    untaken = sum(request.id not in snapshot.claims for request in snapshot.requests)
+    yield Check("requests", "ok", f"{len(snapshot.requests)} on the bus, {untaken} of them not taken yet")
     root = session.pins().root
     if root is not None:
         how = "pinned" if root.vouched else "first use"

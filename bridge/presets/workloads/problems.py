@@ -325,7 +325,8 @@ def _warnings(folder: Path, file: WorkloadFile, text: str) -> Iterator[Check]:
     several = [name for name, metric in file.metrics.items() if metric.aggregate in {"median", "mean"}
                and metric.times("claim") > 1]  # fmt: skip
     given = any(SEED_WORD in (preset.argv or ()) for preset in file.presets.values())
-    if several and not given and not any(_SEED in path.read_bytes() for path in _programs_in(folder)):
+    seeded = given or any(_SEED in path.read_bytes() for path in _programs_in(folder))
+    if several and not seeded:
         problem = (
             f"metrics.{several[0]} is repeated, and nothing in the folder reads KAKEYA_SEED: all repeats are equal"
         )
@@ -336,7 +337,9 @@ def _warnings(folder: Path, file: WorkloadFile, text: str) -> Iterator[Check]:
             problem = (
                 f"metrics.{name}: {metric.times('claim')} repeats have no 95 % interval, {INTERVAL_LEAST} have one"
             )
-            yield Check(f"{FILE}:{line_of(text, ('metrics', name))}", "warn", problem, f"repeats = {INTERVAL_LEAST}")
+            equal = "" if seeded else '; first hand over "{seed}" in argv: without it all repeats are equal'
+            remedy = f"repeats = {INTERVAL_LEAST}{equal}"
+            yield Check(f"{FILE}:{line_of(text, ('metrics', name))}", "warn", problem, remedy)
 
 
 def _programs_in(folder: Path) -> Iterator[Path]:

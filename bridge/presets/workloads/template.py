@@ -33,6 +33,7 @@ _NO_COMMAND: Final = 127  # how a shell says that there is no such program
 _NO_FILE: Final = re.compile(
     r"FileNotFoundError: .*: '(?P<file>[^/'][^']*)'$|No rule to make target '(?P<target>[^/'][^']*)'"
 )
+_TAKES_WORDS: Final = re.compile(r"getopt|argv|optparse|\$\{?[1-9@*]|--[a-z]", re.IGNORECASE)
 _PROGRAM: Final = '''"""Begin with this: draw a number from the seed, and print it."""
 
 import argparse
@@ -142,6 +143,11 @@ def _filled(
     runs = python if script.suffix == ".py" else _environment_of(script)
     draft = _Draft(folder.name, script, text, options, runs, unit, tuple(arguments))
     written.notes += _about_options(options)
+    if not options and not arguments and script.name != "Makefile" and _TAKES_WORDS.search(text):
+        written.notes.append(
+            "options: only those of argparse and click are read; of others write {NAME} into argv, and params.NAME "
+            'below it; of a seed "{seed}", and repeats = 6'
+        )
     if draft.reports:
         _put(folder, draft.toml(reported=_reported_metric(text)))
         return written

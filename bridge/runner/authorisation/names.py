@@ -13,6 +13,8 @@ from bridge.presets.model import Preset, PresetLimits
 from bridge.presets.parameters import bind
 from bridge.records.request import Request
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.name_files import FOLDER
+from bridge.runner.policy.names import FiledRules, NameRules
 from bridge.trust.ssh_signatures import Signer
 
 
@@ -38,17 +40,17 @@ def check_rights(policy: Policy, signer: Signer | None, request: Request, preset
             _check_without_rules(policy, name, preset)
         return
     if not rules.allows(preset.name):
-        raise _refused(name, "presets", f"preset {preset.name!r}", list(rules.presets))
+        raise _refused(name, rules, "presets", f"preset {preset.name!r}", list(rules.presets))
     if preset.code == "request" and not rules.own_code:
-        raise _refused(name, "own_code", f"preset {preset.name!r}, which runs the request's code", "false")
+        raise _refused(name, rules, "own_code", f"preset {preset.name!r}, which runs the request's code", "false")
     if request.profile not in rules.profiles:
-        raise _refused(name, "profiles", f"profile {request.profile!r}", list(rules.profiles))
+        raise _refused(name, rules, "profiles", f"profile {request.profile!r}", list(rules.profiles))
     if rules.runners and policy.name not in rules.runners:
-        raise _refused(name, "runners", f"runner {policy.name!r}", list(rules.runners))
+        raise _refused(name, rules, "runners", f"runner {policy.name!r}", list(rules.runners))
     for param, value in bind(preset.params, request.params).items():
         rule = rules.params.get(param)
         if rule is not None and not rule.lets(value):
-            raise _refused(name, f"params.{param}", f"{param} = {value!r}", rule.model_dump(exclude_none=True))
+            raise _refused(name, rules, f"params.{param}", f"{param} = {value!r}", rule.model_dump(exclude_none=True))
 
 
 def check_unlisted(policy: Policy, asker: str, preset: Preset, remedy: str) -> None:
@@ -94,8 +96,11 @@ def _check_without_rules(policy: Policy, name: str, preset: Preset) -> None:
         )
 
 
-def _refused(name: str, rule: str, got: str, allowed: object) -> PolicyRefusedError:
+def _refused(name: str, rules: NameRules, rule: str, got: str, allowed: object) -> PolicyRefusedError:
+    """Return the refusal, and where the rule lies: a name that has two places has none that counts."""
+    filed = isinstance(rules, FiledRules)
+    place = f"{FOLDER}/{name}.toml beside policy.toml" if filed else f'[names."{name}"] in policy.toml'
     return PolicyRefusedError(
         f"{name} may not ask for {got} on this host: names.{name!r}.{rule} = {allowed}",
-        remedy=f'the host\'s owner changes {rule.split(".", maxsplit=1)[0]} under [names."{name}"] in policy.toml',
+        remedy=f"the host's owner changes {rule.split('.', maxsplit=1)[0]} in {place}",
     )

@@ -37,21 +37,27 @@ def put_served_record_back(identity: Path, bus: RunnerBus) -> bool:
     Raises:
         InfrastructureError: the bus does not answer, or carries the root of a bus.
     """
-    records = []
-    for path in sorted((identity / _FOLDER).glob("*.json")):
-        try:
-            value = json.loads(path.read_bytes())
-            if value["route"] == bus.route:
-                records.append(BusRecord.parse(value["record"].encode()))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue
-    if len(records) != 1:
+    record = served_record(identity, bus.route)
+    if record is None:
         return False
     try:
         bus.identity()
     except BusMissingError:
-        bus.create(records[0])
+        bus.create(record)
     return True
+
+
+def served_record(identity: Path, route: str) -> BusRecord | None:
+    """Return the record of the one bus that this runner served at a route; None where it served none, or several."""
+    records = []
+    for path in sorted((identity / _FOLDER).glob("*.json")):
+        try:
+            value = json.loads(path.read_bytes())
+            if value["route"] == route:
+                records.append(BusRecord.parse(value["record"].encode()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return records[0] if len(records) == 1 else None
 
 
 def _path(identity: Path, bus_id: str) -> Path:

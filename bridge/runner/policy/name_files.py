@@ -16,7 +16,7 @@ import pydantic
 
 from bridge.errors import UsageError
 from bridge.records.request import PRINCIPAL_PATTERN
-from bridge.runner.policy.names import NameRules
+from bridge.runner.policy.names import FiledRules, NameRules
 from bridge.runner.policy.rights import file_problems
 from bridge.system.durable import write_atomically
 
@@ -29,14 +29,14 @@ def name_file(policy_path: Path, name: str) -> Path:
     return policy_path.absolute().parent / FOLDER / f"{name}{_SUFFIX}"
 
 
-def read_name_files(policy_path: Path) -> dict[str, NameRules]:
+def read_name_files(policy_path: Path) -> dict[str, FiledRules]:
     """Return the rules of each name that has a file of its own.
 
     Raises:
         UsageError: others may change one, or it says something that no rules are.
     """
     folder = policy_path.absolute().parent / FOLDER
-    rules: dict[str, NameRules] = {}
+    rules: dict[str, FiledRules] = {}
     for path in sorted(folder.glob(f"*{_SUFFIX}")) if folder.is_dir() else ():
         name = path.name.removesuffix(_SUFFIX)
         if problems := file_problems(path):
@@ -45,7 +45,7 @@ def read_name_files(policy_path: Path) -> dict[str, NameRules]:
             raise UsageError(f"{path}: {name!r} is no name", remedy="call it NAME.toml, e.g. ada@example.org.toml")
         try:
             text = path.read_text("utf-8-sig")
-            rules[name] = NameRules.model_validate_json(json.dumps(tomllib.loads(text)))
+            rules[name] = FiledRules.model_validate_json(json.dumps(tomllib.loads(text)))
         except pydantic.ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the whole file"

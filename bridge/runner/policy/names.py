@@ -67,3 +67,7 @@ class NameRules(Record):
     def allows(self, preset: str) -> bool:
         """Return whether this name may ask for a preset."""
         return any(fnmatch.fnmatchcase(preset, pattern) for pattern in self.presets)
+
+
+class FiledRules(NameRules):
+    """Rules that lie in a file of the name's own, in `names.d` beside `policy.toml`."""

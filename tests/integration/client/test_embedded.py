@@ -127,6 +127,10 @@ def test_every_command_gives_one_answer_about_a_run(clone):
     assert claims, ran.stdout + ran.stderr
     refused = {refusal["claim"] for refusal in clone.document("quote", "@last")["data"]["refused"]}
     assert refused == {name for name, verdict in claims.items() if verdict != "evidence"}
+    following = [line.split() for line in ran.stdout.splitlines() if line.startswith("next ")]
+    refusal = clone.mac("quote", "@last").stderr.splitlines()
+    assert [line.split() for line in refusal if line.startswith("next ")] == following
+    assert following[0][-3:] == ["--profile", "claim", "--wait"]
 
 
 @pytest.mark.ci

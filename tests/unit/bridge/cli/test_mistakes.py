@@ -193,7 +193,7 @@ OWNING = [
     ("exec", 2, "nobody asked over ssh", "kakeya-runner exec --show prints the line"),
     ("workload new mlx-env-probe", 2, "'mlx-env-probe' is the name of an installed preset", "choose another name"),
     ("workload new 'Bad Name'", 2, "got the name 'Bad Name'; expected lower-case letters", ""),
-    ("workload new quiet --from quiet.sh --number loss", 2, "left no number 'loss'; it left none", "--number none"),
+    ("workload new quiet --from quiet.sh --number loss", 2, "'loss'; it left none next print it", "--number none"),
     ("workload list", 0, "no folder is offered here; kakeya-runner workload allow FOLDER", ""),
     ("gc", 0, "gc 0 removed", ""),
     ("workload remove nosuch", 2, "is not allowed here; allowed: none", "kakeya-runner workload list"),

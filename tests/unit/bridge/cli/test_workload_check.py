@@ -12,8 +12,8 @@ from tests.support.workload_folder import write, write_workload
     ("program", "code", "words"),
     [
         ("import time\ntime.sleep(60)  # KAKEYA_SEED\n", 0, "still ran after 1s"),
-        ("import nosuchmodule  # KAKEYA_SEED\n", 1, "No module named 'nosuchmodule' next: name the Python that has it"),
-        ("print('KAKEYA_SEED')\n", 1, "wrote no report to the file that KAKEYA_REPORT names next: write it there, or"),
+        ("import nosuchmodule  # KAKEYA_SEED\n", 1, "named 'nosuchmodule'; next: name the Python that has it"),
+        ("print('KAKEYA_SEED')\n", 1, "wrote no report to the file that KAKEYA_REPORT names; next: write it there, or"),
     ],
 )
 def test_what_a_second_shows_is_one_line(tmp_path, monkeypatch, capsys, program, code, words):
@@ -46,7 +46,7 @@ READ = [
     (PRINTED, "echo loss: 1; echo loss: 2", "", "matches 2 places (loss: 1, loss: 2) in 2 lines of stdout"),
     ('{ stdout = "loss: (.*)" }', "echo loss: nan", "", "nan at pattern 'loss: (.*)' in stdout is not finite"),
     ('{ stdout = "loss: (.*)" }', "echo loss: low", "", "\"low\" at pattern 'loss: (.*)' in stdout is no number"),
-    (PRINTED, "echo loss: 500", "", "loss is 500, outside of bounds = [0.0, 100.0]: a run would be rejected next:"),
+    (PRINTED, "echo loss: 500", "", "loss is 500, outside of bounds = [0.0, 100.0]: a run would be rejected; next:"),
     ('{ pointer = "/a/b" }', "echo '{\"a\": {\"c\": 1}}'", "", "nothing is at /a/b of stdout; where 'b' is looked for"),
     ('{ pointer = "/a" }', "echo '{\"a\": \"x\"}'", "", '"x" at /a of stdout is no number'),
     ('{ pointer = "/a" }', "echo hello", "", "stdout is no JSON"),

@@ -111,6 +111,34 @@ def test_a_shell_script_that_makes_a_picture_keeps_files_only(tmp_path):
     assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
 
 
+PERL = """#!/usr/bin/perl
+use Getopt::Long;
+GetOptions("points=i" => \\my $points, "seed=i" => \\my $seed);
+print "score: 0.5\\n";
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("mc.pl", PERL), ("mc.sh", "#!/bin/sh\necho score: ${1:-2}\n"),
+                       ("mc.py", "import sys\nprint('score:', len(sys.argv))\n")],
+)  # fmt: skip
+def test_a_program_whose_options_are_not_read_gets_a_line_that_says_so(tmp_path, name, text):
+    folder, made, _ = written(tmp_path, "mc", [program(tmp_path, name, text, 0o755)])
+    [line] = [note for note in made.notes if note.startswith("options:")]
+    assert "only those of argparse and click are read" in line
+    assert '"{seed}"' in line
+    [warning] = [check for check in problems(folder, INTERPRETER) if check.level == "warn"]
+    assert warning.remedy == 'repeats = 6; first hand over "{seed}" in argv: without it all repeats are equal'
+
+
+def test_a_program_that_hands_the_seed_over_needs_no_word_of_it(tmp_path):
+    folder, made, _ = written(tmp_path, "digits", [program(tmp_path, "train.py", ARGPARSE)])
+    assert not any(note.startswith("options:") for note in made.notes)
+    path = folder / "workload.toml"
+    path.write_text(path.read_text().replace("\nrepeats = 6", "\nrepeats = 2"))
+    assert {check.remedy for check in problems(folder, INTERPRETER) if check.level == "warn"} == {"repeats = 6"}
+
+
 def test_a_makefile_runs_its_benchmark(tmp_path):
     source = program(tmp_path, "Makefile", "all:\n\techo no\nbench:\n\t@echo 'elapsed: 0.25'\n")
     _, _, file = written(tmp_path, "made", [source])

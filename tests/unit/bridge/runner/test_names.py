@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bridge.errors import PolicyRefusedError
 from bridge.presets.installed import find
 from bridge.runner.authorisation.explain import what_would_run
 from bridge.runner.authorisation.names import check_rights, counts_as, facts_for
-from bridge.runner.policy.file import read_policy
+from bridge.runner.policy.file import load_policy, read_policy
+from bridge.runner.policy.name_files import write_name_file
+from bridge.runner.policy.names import NameRules
 from bridge.system.clock import SystemClock
 from bridge.trust.ssh_signatures import Signer
 from tests.fakes.asking import make_request
@@ -54,6 +58,20 @@ def test_a_name_may_do_what_its_rules_say(signer: Signer) -> None:
 def test_a_refusal_names_the_rule(rule: str, changes: dict[str, object]) -> None:
     with pytest.raises(PolicyRefusedError, match=rule.replace(".", r"\.")):
         check(ROOTED, **changes)
+
+
+@pytest.mark.parametrize("filed", [True, False])
+def test_a_refusal_names_the_file_in_which_the_change_counts(tmp_path: Path, filed: bool) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_bytes(b'schema = 1\nname = "mini"\n' + (b"" if filed else b'[names."ada"]\npresets = ["k3-*"]\n'))
+    policy.chmod(0o600)
+    if filed:
+        write_name_file(policy, "ada", NameRules(presets=("k3-*",)))
+    request = make_request("0" * 32, "mlx-env-probe")
+    with pytest.raises(PolicyRefusedError) as refused:
+        check_rights(load_policy(policy), Signer("ada", "SHA256:x"), request, find("mlx-env-probe"))
+    place = "names.d/ada.toml beside policy.toml" if filed else '[names."ada"] in policy.toml'
+    assert refused.value.remedy == f"the host's owner changes presets in {place}"
 
 
 def test_rules_for_another_runner_let_nothing_run_here() -> None:
