@@ -146,8 +146,10 @@ class AskedTurns(LaunchTurns):
             ) as child:
                 self._orders.close_read()
                 self._answers.close_write()
-                super()._converse()
-                child.wait(_ENDS_S)
+                try:
+                    super()._converse()
+                finally:  # its pipe may be closed a moment before it has printed why
+                    child.wait(0.0 if self._ending.is_set() else _ENDS_S)
         except TurnPipeError as error:
             why = self._printed() or str(error)
             self._tell(why)
