@@ -23,8 +23,8 @@ PROMPTS = (
     "class Shape:\n    def area",
     "x = {",
 )
-SCRATCH_BYTES = 2048
-"""What one forward may hold more than another, whatever came before; a row of a cache takes more."""
+SCRATCH_BYTES = 8192
+"""What one forward may hold more than another, whatever came before; a thousand rows that stayed take far more."""
 
 
 @pytest.fixture
