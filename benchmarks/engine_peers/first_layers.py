@@ -13,7 +13,7 @@ import json
 import shutil
 from pathlib import Path
 
-from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file, save_file  # numpy has no bfloat16
 
 
 def first_layers(target: Path, folder: Path, layers: int) -> None:
