@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, TypeVar
 
 from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig
-from engine.drafters.local import LocalDrafter
+from engine.drafters.local import LocalDrafter, SampledModel
 from engine.errors import ObservationError, UsageError
 from engine.protocols import Drafter
 from engine.types import DrafterInfo, Features
@@ -119,9 +119,9 @@ class DFlashModel(ABC):
             drafter.begin(position)
         return drafter
 
-    def sampling(self, settings: Sampling) -> SampledDFlash:
+    def sampling(self, settings: Sampling) -> SampledModel:
         """Return the same drafter proposing by sampling, with the distribution of every proposal in its drafts."""
-        return SampledDFlash(self, settings)
+        return SampledModel(self, settings)
 
     def bounded(self, context_tokens: int) -> Self:
         """Return the same drafter, remembering at most the newest ``context_tokens`` positions.
@@ -139,28 +139,6 @@ class DFlashModel(ABC):
     @abstractmethod
     def start(self, settings: Sampling | None) -> Drafter:
         """Start a sequence with an empty context; with ``settings`` from the first draw of their seed."""
-
-
-@dataclass(frozen=True)
-class SampledDFlash:
-    """A DFlash drafter that samples its proposals."""
-
-    model: DFlashModel
-    settings: Sampling
-
-    @property
-    def info(self) -> DrafterInfo:
-        """Name, digest and settings of the drafter."""
-        return self.model.info
-
-    @property
-    def capture(self) -> tuple[int, ...]:
-        """Target layers it reads."""
-        return self.model.capture
-
-    def open(self) -> Drafter:
-        """Start with an empty context and the first draw of the seed."""
-        return self.model.start(self.settings)
 
 
 class DFlashDrafter(LocalDrafter, ABC):

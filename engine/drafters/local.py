@@ -2,7 +2,41 @@
 
 from __future__ import annotations
 
-from engine.types import Choice, Draft, Match
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.protocols import Drafter, DrafterModel
+from engine.types import Choice, Draft, DrafterInfo, Match
+from engine.verification.rejection import Sampling
+
+
+class StartedModel(DrafterModel, Protocol):
+    """A drafter's weights, whose sequences propose greedily or by sampling."""
+
+    def start(self, settings: Sampling | None) -> Drafter:
+        """Start a sequence without rows; with ``settings`` from the first draw of their seed."""
+
+
+@dataclass(frozen=True)
+class SampledModel:
+    """A drafter of this process that samples its proposals, with their distribution in every draft."""
+
+    model: StartedModel
+    settings: Sampling
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Name, digest and settings of the drafter."""
+        return self.model.info
+
+    @property
+    def capture(self) -> tuple[int, ...]:
+        """Target layers it reads."""
+        return self.model.capture
+
+    def open(self) -> Drafter:
+        """Start without rows, at the first draw of the seed."""
+        return self.model.start(self.settings)
 
 
 class LocalDrafter:

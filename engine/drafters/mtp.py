@@ -12,12 +12,11 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.checkpoint import text_config
-from engine.drafters.local import LocalDrafter
+from engine.drafters.local import LocalDrafter, SampledModel
 from engine.errors import ModelConfigError, ModelWeightsError, ObservationError
 from engine.protocols import Drafter
 from engine.structure.decoder import Structure
@@ -144,35 +143,13 @@ class MtpModel(ABC):
         """Start with no rows, proposing the most likely tokens."""
         return self.start(None)
 
-    def sampling(self, settings: Sampling) -> SampledMtp:
+    def sampling(self, settings: Sampling) -> SampledModel:
         """Return the same head proposing by sampling, with the distribution of every proposal in its drafts."""
-        return SampledMtp(self, settings)
+        return SampledModel(self, settings)
 
     @abstractmethod
     def start(self, settings: Sampling | None) -> Drafter:
         """Start a sequence without rows; with ``settings`` from the first draw of their seed."""
-
-
-@dataclass(frozen=True)
-class SampledMtp:
-    """A head that samples its proposals."""
-
-    model: MtpModel
-    settings: Sampling
-
-    @property
-    def info(self) -> DrafterInfo:
-        """Name, digest and size."""
-        return self.model.info
-
-    @property
-    def capture(self) -> tuple[int, ...]:
-        """Return the target's last layer."""
-        return self.model.capture
-
-    def open(self) -> Drafter:
-        """Start with no rows and the first draw of the seed."""
-        return self.model.start(self.settings)
 
 
 class MtpDrafter(LocalDrafter, ABC):
