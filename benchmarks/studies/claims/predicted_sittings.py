@@ -12,20 +12,23 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import json
 import math
-import os
 import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.studies.claims.claim_runs.campaign import claim_run_row
+from benchmarks.studies.claims.claim_runs.campaign import (
+    argv_of,
+    claim_run_row,
+    environment_of,
+    kakeya_mac,
+    pin_of,
+)
 from benchmarks.studies.claims.claim_runs.load import loaded
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Entry, Row, Study, rows_of
@@ -75,7 +78,7 @@ def run(case: str, folder: Path = FOLDER, results: Path = KEPT) -> list[Row]:
             _sit(folder, number)
         if not _packed(folder, number, packed):
             raise RuntimeError(f"{case} left no result within {_SITTING_S:.0f} s")
-    row = claim_run_row(packed) | {"sitting": number, "load": load, "file": packed.name, "pin": _pin(folder)}
+    row = claim_run_row(packed) | {"sitting": number, "load": load, "file": packed.name, "pin": pin_of(folder)}
     if number == len(FIRST):
         rows = [claim_run_row(results / f"sitting-{earlier:02}{SUFFIX}") for earlier in range(1, number + 1)]
         row["predicts"] = {str(at): predicted(rows, at / 100.0) for at in LOADS}
@@ -127,14 +130,14 @@ def _run_of(folder: Path, number: int) -> str | None:
 def _packed(folder: Path, number: int, packed: Path) -> bool:
     """Keep a sitting's result where it has ended; return whether it has."""
     run_id = _run_of(folder, number)
-    return run_id is not None and _kakeya(folder, "fetch", run_id, "--pack", str(packed)).returncode == 0
+    return run_id is not None and kakeya_mac(folder, "fetch", run_id, "--pack", str(packed)).returncode == 0
 
 
 def _sit(folder: Path, number: int) -> None:
     """Let the client wait until a sitting has its result, or for so long as one may take."""
-    argv = _argv("run", PRESET, "--profile", "standing", "--sittings", str(SITTINGS), "--wait")
+    argv = argv_of("run", PRESET, "--profile", "standing", "--sittings", str(SITTINGS), "--wait")
     client = subprocess.Popen(
-        argv, cwd=folder / "clone", env=_environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        argv, cwd=folder / "clone", env=environment_of(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     ends, runs = time.monotonic() + _SITTING_S, folder / "clone" / ".git" / "kakeya" / "runs"
     try:
@@ -146,31 +149,6 @@ def _sit(folder: Path, number: int) -> None:
     finally:
         client.send_signal(signal.SIGINT)  # it detaches and cancels nothing
         client.wait(60.0)
-
-
-def _kakeya(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        _argv(*words), cwd=folder / "clone", env=_environment(folder), capture_output=True, text=True, check=False
-    )
-
-
-def _argv(*words: str) -> list[str]:
-    return [str(Path(sys.executable).with_name("kakeya-mac")), *words]
-
-
-def _environment(folder: Path) -> Mapping[str, str]:
-    return {
-        **{name: value for name, value in os.environ.items() if not name.startswith("KAKEYA_")},
-        "KAKEYA_DATA_DIR": str(folder / "data"),
-        "KAKEYA_CONFIG_DIR": str(folder / "config"),
-    }
-
-
-def _pin(folder: Path) -> str:
-    """Return the key of the runner as readers pin it."""
-    (path,) = (folder / "data").glob("embedded/*/runner/runner.keys.json")
-    (record,) = json.loads(path.read_text("utf-8"))
-    return f"{record['name']}={record['public']}"
 
 
 def summary(entries: Sequence[Entry]) -> list[str]:

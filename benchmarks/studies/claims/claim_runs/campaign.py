@@ -51,29 +51,40 @@ def run(case: str, profile: str = "claim", results: Path = KEPT) -> list[Row]:
         clone = folder / "clone"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
         with loaded(load / 100):
-            code = _kakeya(folder, "run", PRESET, "--profile", profile, "--wait").returncode
+            code = kakeya_mac(folder, "run", PRESET, "--profile", profile, "--wait").returncode
         took_s = time.monotonic() - began
-        opened = _kakeya(folder, "open", "@last")
+        opened = kakeya_mac(folder, "open", "@last")
         tree = clone / opened.stdout.strip()
         if opened.returncode or not (tree / "verdict.json").is_file():
             raise RuntimeError(f"{case}: exit code {code}, no verdict: {opened.stderr[-500:]}")
         packed = results / f"claim-{case.replace(' % ', ' ').replace(' ', '-')}{SUFFIX}"
-        _kakeya(folder, "fetch", "@last", "--pack", str(packed)).check_returncode()
-        pin = _pin(folder)
+        kakeya_mac(folder, "fetch", "@last", "--pack", str(packed)).check_returncode()
+        pin = pin_of(folder)
     return [claim_run_row(packed) | {"run": case, "load": load, "exit": code, "took_s": round(took_s, 1), "pin": pin}]
 
 
-def _kakeya(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {
+def kakeya_mac(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `kakeya-mac` in the clone of a study's folder, with the state that lies beside the clone."""
+    return subprocess.run(
+        argv_of(*words), cwd=folder / "clone", env=environment_of(folder), capture_output=True, text=True, check=False
+    )
+
+
+def argv_of(*words: str) -> list[str]:
+    """Return the command line of this checkout's `kakeya-mac`."""
+    return [str(Path(sys.executable).with_name("kakeya-mac")), *words]
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """Return the environment in which `kakeya-mac` keeps its state in a study's folder."""
+    return {
         **{name: value for name, value in os.environ.items() if not name.startswith("KAKEYA_")},
         "KAKEYA_DATA_DIR": str(folder / "data"),
         "KAKEYA_CONFIG_DIR": str(folder / "config"),
     }
-    argv = [str(Path(sys.executable).with_name("kakeya-mac")), *words]
-    return subprocess.run(argv, cwd=folder / "clone", env=environment, capture_output=True, text=True, check=False)
 
 
-def _pin(folder: Path) -> str:
+def pin_of(folder: Path) -> str:
     """Return the key of the runner as readers pin it."""
     (path,) = (folder / "data").glob("embedded/*/runner/runner.keys.json")
     (record,) = json.loads(path.read_text("utf-8"))
