@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.checkpoint import text_config
 from engine.errors import ModelConfigError
@@ -176,6 +177,22 @@ def positions_of(text: Config) -> int:
 def rope_type(entry: Config) -> str:
     """Return the rotary type of one entry; older configs call it ``type``."""
     return str(entry.get("rope_type") or entry.get("type") or "default")
+
+
+def older_names(text: Config) -> dict[str, Any]:
+    """Return what ``rope_parameters`` says, under the older names that the config does not hold."""
+    found = text.get("rope_parameters")
+    if not isinstance(found, dict):
+        return {}
+    by_kind, local = found.get(FULL), found.get(SLIDING)
+    entry = by_kind if isinstance(by_kind, dict) else found
+    added = {
+        "rope_theta": entry.get("rope_theta"),
+        "rope_scaling": None if rope_type(entry) == "default" else dict(entry),
+        "partial_rotary_factor": entry.get("partial_rotary_factor"),
+        "rope_local_base_freq": local.get("rope_theta") if isinstance(local, dict) else None,
+    }
+    return {name: value for name, value in added.items() if value is not None and text.get(name) is None}
 
 
 def _kinds(text: Config, family: Family) -> list[str]:

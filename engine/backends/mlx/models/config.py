@@ -18,7 +18,7 @@ from mlx_lm.models.rope_utils import YarnRoPE, initialize_rope
 from engine.backends.mlx.models.yarn import yarn_periods
 from engine.checkpoint import text_config
 from engine.errors import ModelConfigError
-from engine.structure.decoder import Structure, positions_of, rope_type
+from engine.structure.decoder import Structure, older_names, positions_of, rope_type
 from engine.structure.families import FULL, LINEAR, SLIDING
 
 MODULES = {
@@ -163,7 +163,7 @@ def _rotary(text: Mapping[str, Any], structure: Structure) -> dict[str, Any]:
     """Return the rotary settings under their older names: base, scaling and share, or base and local base."""
     if structure.model_type in OWN_ROTARY:
         return {}
-    added = _renamed(text)
+    added = older_names(text)
     scaling = added.get("rope_scaling", text.get("rope_scaling"))
     if isinstance(scaling, Mapping):
         added["rope_scaling"] = _scaling(scaling, text)
@@ -189,22 +189,6 @@ def _yarn_factor(entry: Mapping[str, Any]) -> dict[str, Any]:
     if given is None or scaled <= 0.0:
         return {}
     return {"mscale": (given - 1.0) / (0.1 * scaled), "mscale_all_dim": 0}
-
-
-def _renamed(text: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``rope_parameters`` says, under the older names that the config does not hold."""
-    found = text.get("rope_parameters")
-    if not isinstance(found, Mapping):
-        return {}
-    by_kind, local = found.get(FULL), found.get(SLIDING)
-    entry = by_kind if isinstance(by_kind, Mapping) else found
-    added = {
-        "rope_theta": entry.get("rope_theta"),
-        "rope_scaling": None if rope_type(entry) == "default" else dict(entry),
-        "partial_rotary_factor": entry.get("partial_rotary_factor"),
-        "rope_local_base_freq": local.get("rope_theta") if isinstance(local, Mapping) else None,
-    }
-    return {name: value for name, value in added.items() if value is not None and text.get(name) is None}
 
 
 def _layers(structure: Structure) -> dict[str, Any]:
