@@ -338,7 +338,7 @@ def _servers_preset(  # noqa: PLR0917 - one caller
     schema, programs, digest = made
     assert file.servers is not None  # noqa: S101 - asked by the caller
     python = _python(folder, file, interpreter)
-    called = [_call(side.command or (str(side.endpoint),)) for side in file.servers.sides.values()]
+    called = _calls([side.command or (str(side.endpoint),) for side in file.servers.sides.values()])
     definition = WorkloadDefinition(
         name=file.name,
         digest=digest,
@@ -381,13 +381,28 @@ def _label(table: PresetTable, file: WorkloadFile, metrics: Mapping[str, MetricT
         return Path(file.environment.binary or pair.turns[0]).name
     if pair is None or pair.candidate is None or pair.baseline is None:
         return file.name
-    sides = [_call(tokens) for tokens in (pair.candidate, pair.baseline)]
-    return f"{sides[0]} against {sides[1]}"
+    return " against ".join(_calls([pair.candidate, pair.baseline]))
 
 
-def _call(tokens: Sequence[str]) -> str:
-    """Return a program as people call it, with what it is called with: one program may be both sides."""
-    return " ".join((Path(tokens[0]).name, *tokens[1:]))[:_CALL_CHARS]
+def _calls(sides: Sequence[Sequence[str]]) -> list[str]:
+    """Return programs as people call them, with what they are called with: one program may be both sides.
+
+    A long one keeps its first words, and those that the other side lacks.
+    """
+    return [_call(side, [word for other in sides if other is not side for word in other]) for side in sides]
+
+
+def _call(side: Sequence[str], others: Sequence[str]) -> str:
+    words = (Path(side[0].strip("{}")).name, *side[1:])
+    if len(" ".join(words)) <= _CALL_CHARS:
+        return " ".join(words)
+    shown: list[str] = []
+    for number, word in enumerate(words):
+        if len(" ".join((*words[:number], word))) <= _CALL_CHARS // 2 or (number and others and word not in others):
+            shown.append(word)
+        elif shown[-1] != "…":
+            shown.append("…")
+    return " ".join(shown)[: 2 * _CALL_CHARS].rstrip()
 
 
 def _metric(name: str, table: MetricTable) -> MetricDefinition:

@@ -140,6 +140,17 @@ def test_each_of_the_other_servers_can_be_offered(tmp_path, monkeypatch, name):
     assert (command.asker[-5:] == target) is (name != server_speeds.LLAMA)
 
 
+def test_a_claim_tells_one_server_from_the_other_by_the_words_that_only_one_is_started_with(tmp_path):
+    folder = tmp_path / "servers"
+    shutil.copytree(ROOT / "examples" / "servers", folder)
+    edit(folder, ('venv = ".venv"', ""))
+    for path in (tmp_path, folder):
+        path.chmod(0o755)
+    definition = read_folder(folder, str(Path(sys.executable).resolve())).presets["servers"].workload
+    whole = "python -m engine.cli.main serve --openai 127.0.0.1:{port}"
+    assert definition.program == f"{whole} against python -m engine.cli.main … --drafter none"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
