@@ -100,14 +100,18 @@ def _over_launches(  # noqa: PLR0917 - one place
 
 
 def _same_answers(metric: MetricDefinition, role: Role, served: Served) -> ClaimDraft | None:
-    """Return the share of prompts that both servers answered with the same text, and where they first part."""
+    """Return the share of prompts that both servers answered with the same text, and where they first part.
+
+    Spaces before an answer count for nothing.
+    """
     pairs = served.pairs()
     if not pairs:
         return None
-    same = sum(first.text == second.text for first, second in pairs)
+    texts = [(first.compared, second.compared) for first, second in pairs]
+    same = sum(first == second for first, second in texts)
     tail = 1.0 - (1.0 - CONFIDENCE) / 2.0
     interval = (rate_lower(same, len(pairs), tail), rate_upper(same, len(pairs), tail))
-    parted = [_common_length(first.text, second.text) for first, second in pairs if first.text != second.text]
+    parted = [_common_length(first, second) for first, second in texts if first != second]
     where = f"; the first difference after {min(parted)} characters" if parted else ""
     shown = (
         f"{same / len(pairs):.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %, {same} of {len(pairs)} prompts{where}"

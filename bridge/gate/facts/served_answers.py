@@ -60,6 +60,16 @@ class ServedAnswer:
         return len(self.text) if self.counted is None else self.counted
 
     @property
+    def compared(self) -> str:
+        """The text without spaces before it: some servers, mlx_lm's for one, drop them."""
+        return self.text.lstrip(" ")
+
+    @property
+    def compared_first(self) -> str:
+        """The first text, else all of it, without spaces before it."""
+        return (self.first_text or self.text).lstrip(" ")
+
+    @property
     def place(self) -> tuple[int, int, int]:
         """What both servers were asked alike."""
         return self.launch, self.sample, self.stream

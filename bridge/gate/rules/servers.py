@@ -119,8 +119,9 @@ def recount_served_answers(report: Report, evidence: Evidence) -> Iterator[Viola
 
     Stated tokens are those that the host's tokenizer counts, and no more than the answer has bytes; without a tokenizer
     two servers of the same weights state as many for a text. Of such servers most answers begin with the same text, in
-    both halves of the prompts, and where the host has the target itself, with what it begins with. A request that
-    failed is in no number, so a server that refuses what is slow would look fast.
+    both halves of the prompts, and where the host has the target itself, with what it begins with; spaces before an
+    answer count for nothing, as some servers drop them. A request that failed is in no number, so a server that refuses
+    what is slow would look fast.
     """
     served = _served(report, evidence)
     if served is None:
@@ -212,13 +213,13 @@ def _miscounted(answer: ServedAnswer) -> bool:
 
 def _begins_as(beginning: str, answer: ServedAnswer) -> bool:
     """Whether an answer begins with a text, or with a part of it."""
-    texts = sorted((beginning.rstrip(_BROKEN), answer.first_text or answer.text), key=len)
+    texts = sorted((beginning.rstrip(_BROKEN).lstrip(" "), answer.compared_first), key=len)
     return texts[1].startswith(texts[0])
 
 
 def _begin_alike(one: ServedAnswer, other: ServedAnswer) -> bool:
     """Whether one answer begins with the first text of the other: a first chunk may hold one token or several."""
-    texts = sorted((one.first_text or one.text, other.first_text or other.text), key=len)
+    texts = sorted((one.compared_first, other.compared_first), key=len)
     return bool(texts[0]) and texts[1].startswith(texts[0])
 
 

@@ -100,6 +100,18 @@ def test_a_beginning_that_is_a_part_of_a_character_says_nothing():
     assert [finding for finding in verdict(case.seal()).findings if finding.code == "G4-SERVED"] == []
 
 
+def test_spaces_that_a_server_drops_before_its_answers_change_nothing():
+    case = served()
+    for row in case.reports[PATH]["answers"]:
+        begins, row["begins"] = row["text"].partition(" ")[0], "  answer"
+        assert begins == "answer"
+        if row["arm"] == "baseline":
+            row["text"], row["first_text"] = "  " + row["text"], "  " + row["first_text"]
+    judged = verdict(case.seal())
+    assert [finding.message for finding in judged.findings if finding.code == "G4-SERVED"] == []
+    assert "32 of 32 prompts" in next(claim for claim in judged.claims if claim.id == "same_answers").wording
+
+
 def test_a_cache_of_answers_takes_the_inputs():
     case = served()
     for row in case.reports[PATH]["answers"]:
