@@ -23,6 +23,7 @@ from engine.conversion.gguf_header import GgufHeader, read_header
 from engine.conversion.model_sources import Source, check_room, find_source, sha256_of
 from engine.errors import ModelWeightsError, UsageError, needs_extra
 from engine.reader import read_checkpoint
+from engine.structure.decoder import older_names
 
 CARD: Final = "kakeya-model.json"
 DTYPES: Final = ("float32", "bfloat16")
@@ -191,8 +192,11 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     weights = making / "model.safetensors"
     save_file(tensors, weights, metadata={"format": "pt"})
     weights.chmod(0o644)  # as readable as the files beside it
-    config = model.config.to_dict() | {"architectures": [type(model).__name__], "dtype": dtype}
-    config.pop("quantization_config", None)
+    saved = model.config.to_dict() | {"architectures": [type(model).__name__], "dtype": dtype}
+    config = {
+        name: value for name, value in saved.items() if not name.startswith("_") and name != "quantization_config"
+    }
+    config |= older_names(config)  # readers that know no rope_parameters would take a base of their own
     (making / "config.json").write_text(json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8")
     tokenizer.save_pretrained(making)
     return {

