@@ -181,11 +181,11 @@ def rope_type(entry: Config) -> str:
 
 def older_names(text: Config) -> dict[str, Any]:
     """Return what ``rope_parameters`` says, under the older names that the config does not hold."""
-    found = text.get("rope_parameters")
-    if not isinstance(found, dict):
+    rotary = text.get("rope_parameters")
+    if not isinstance(rotary, dict):
         return {}
-    by_kind, local = found.get(FULL), found.get(SLIDING)
-    entry = by_kind if isinstance(by_kind, dict) else found
+    by_kind, local = rotary.get(FULL), rotary.get(SLIDING)
+    entry = by_kind if isinstance(by_kind, dict) else rotary
     added = {
         "rope_theta": entry.get("rope_theta"),
         "rope_scaling": None if rope_type(entry) == "default" else dict(entry),
