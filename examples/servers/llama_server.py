@@ -1,4 +1,4 @@
-"""Serve what `llama-server` of llama.cpp serves, from the package that has its server in it: `pip install xllamacpp`."""
+"""Serve what `llama-server` of llama.cpp serves, from the package that brings it: `pip install xllamacpp`."""
 
 import argparse
 import signal

