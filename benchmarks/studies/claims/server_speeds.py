@@ -47,7 +47,7 @@ class Pair:
     same_weights: bool = True
 
 
-PAIRS = (Pair("mlx-lm"), Pair("ours-plain"), Pair(LLAMA, same_weights=False))
+PAIRS = (Pair("ours-plain"), Pair(LLAMA, same_weights=False), Pair("mlx-lm"))
 
 
 def cases() -> Sequence[str]:
