@@ -36,7 +36,7 @@ from engine.loading import (
     resolve_model,
 )
 from engine.protocols import Backend, Depth, DrafterModel, Lender
-from engine.reports.context import PROFILES
+from engine.reports.context import PROFILES, processor_name
 from engine.restoration.choice import add_restoration_option, chosen_restoration
 from engine.structure.layout import CacheLayout
 
@@ -484,7 +484,7 @@ def asked_drafters(model: DrafterModel) -> dict[str, int]:
 def cost_key(engine: Engine) -> CostKey:
     """Return what step costs that are measured with an engine hold for."""
     info, backend = engine.target.info, engine.backend
-    machine = f"{platform.system()} {platform.machine()} {backend.device}"
+    machine = f"{platform.system()} {processor_name()}, {backend.device}"
     return CostKey(machine, info.digest, info.dtype, backend.versions())
 
 

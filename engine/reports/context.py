@@ -5,10 +5,13 @@ A runner sets the KAKEYA_* variables; started by hand, a report says so: its run
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import datetime as dt
 import json
 import os
 import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +102,28 @@ def machine_facts() -> dict[str, str]:
         "machine": platform.machine(),
         "python": platform.python_version(),
     }
+
+
+def processor_name() -> str:
+    """Return what the system calls its processor, and how many of it there are; the architecture where it has no name.
+
+    On a Mac it is the chip, whose GPU comes with it.
+    """
+    return f"{_processor() or platform.machine()}, {os.cpu_count()} processors"
+
+
+def _processor() -> str:
+    if sys.platform == "darwin":
+        name, size = ctypes.create_string_buffer(256), ctypes.c_size_t(256)
+        if ctypes.CDLL(None).sysctlbyname(b"machdep.cpu.brand_string", name, ctypes.byref(size), None, 0):
+            return ""
+        return name.value.decode("utf-8", "replace").strip()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return ""
 
 
 def thread_facts(environ: Mapping[str, str]) -> dict[str, str]:

@@ -396,9 +396,10 @@ def _call(side: Sequence[str], others: Sequence[str]) -> str:
     words = (Path(side[0].strip("{}")).name, *side[1:])
     if len(" ".join(words)) <= _CALL_CHARS:
         return " ".join(words)
-    shown: list[str] = []
-    for number, word in enumerate(words):
-        if len(" ".join((*words[:number], word))) <= _CALL_CHARS // 2 or (number and others and word not in others):
+    most = _CALL_CHARS // 2 if others else _CALL_CHARS
+    shown = [words[0]]
+    for number, word in enumerate(words[1:], 1):
+        if len(" ".join(words[: number + 1])) <= most or (others and word not in others):
             shown.append(word)
         elif shown[-1] != "…":
             shown.append("…")

@@ -149,6 +149,19 @@ def test_a_claim_tells_one_server_from_the_other_by_the_words_that_only_one_is_s
     assert definition.program == f"{whole} against python -m engine.cli.main … --drafter none"
 
 
+def test_a_server_with_a_long_name_keeps_it(tmp_path):
+    folder, name = tmp_path / "servers", f"{'long-' * 14}server.py"
+    shutil.copytree(ROOT / "examples" / "servers", folder)
+    shutil.copy(folder / "slower.py", folder / name)
+    edit(
+        folder, ('venv = ".venv"', ""), ('["{python}", "-m", "engine.cli.main", "serve", "--openai", ', f'["{name}", ')
+    )
+    for path in (tmp_path, folder):
+        path.chmod(0o755)
+    definition = read_folder(folder, str(Path(sys.executable).resolve())).presets["servers"].workload
+    assert definition.program.count(name) == 2
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
