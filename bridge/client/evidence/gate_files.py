@@ -72,7 +72,12 @@ def judge_paths(paths: list[Path], trusted: Callable[[Path], Pins]) -> Iterator[
 
 
 def _inside(folder: Path, trusted: Callable[[Path], Pins]) -> Iterator[Judged | NoReport]:
-    results = sorted([manifest.parent for manifest in folder.glob("*/manifest.json")] + list(folder.glob(f"*{SUFFIX}")))
+    unpacked = [manifest.parent for manifest in folder.glob("*/manifest.json")]
+    packed = [
+        *folder.glob(f"*{SUFFIX}"),
+        *(path for path in folder.glob(f"*/*{SUFFIX}") if path.parent not in unpacked),
+    ]
+    results = sorted([*unpacked, *packed])
     files = {path: _is_report(path) for path in sorted(folder.glob("*.json")) if path.is_file()}
     if not results and not any(files.values()):
         raise UsageError(f"{folder} holds no report and no result")

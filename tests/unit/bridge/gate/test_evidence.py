@@ -38,7 +38,7 @@ def copied(tmp_path: Path) -> Path:
 def test_every_committed_result_is_valid_here_and_now() -> None:
     code, out, err = check("docs/evidence")
     assert code == 0, out + err
-    assert len(list(EVIDENCE.glob("*.tar.xz"))) == out.count("path  ") >= 1
+    assert len(list(EVIDENCE.rglob("*.tar.xz"))) == out.count("path  ") >= 1
 
 
 def test_every_committed_number_outside_a_result_says_which_command_made_it() -> None:
@@ -110,6 +110,14 @@ def test_one_bad_file_or_folder_never_stops_the_others(copied: Path) -> None:
     code, _, err = check(str(copied))
     assert code == 1
     assert "Traceback" not in err
+
+
+def test_packed_results_of_a_folder_in_it_are_judged_too(tmp_path: Path) -> None:
+    (tmp_path / "sittings").mkdir()
+    for name in ("first", "second"):
+        shutil.copy(SMOKE, tmp_path / "sittings" / f"{name}{SUFFIX}")
+    entries = list(judge_paths([tmp_path], lambda _folder: Pins()))
+    assert [entry.path.name for entry in entries] == [f"first{SUFFIX}", f"second{SUFFIX}"]
 
 
 def test_a_folder_with_nothing_to_judge_is_an_error(tmp_path: Path) -> None:
