@@ -86,7 +86,7 @@ def _platforms() -> Iterator[tuple[str, ...]]:
 
 
 def _results() -> Iterator[tuple[str, ...]]:
-    for path in sorted([*EVIDENCE.glob(f"*{SUFFIX}"), *(EVIDENCE / "servers").glob(f"*{SUFFIX}")]):
+    for path in sorted(EVIDENCE.glob(f"*{SUFFIX}")):
         judged = JudgedResult.of_folder(path, evidence_pins())
         record, request = judged.result.record, judged.result.request
         if record is None or request is None:

