@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
+from bridge.gate.claims.percentiles import SAMPLES_LEAST, quantile
 from bridge.gate.facts.served_answers import ARMS, Served, ServedAnswer, served_of
 from bridge.gate.interface import Report
 from bridge.gate.stats.binomial import rate_lower, rate_upper
@@ -19,8 +19,6 @@ from bridge.launches import figures
 from bridge.records.workload import MetricDefinition, WorkloadDefinition
 
 Interval = Callable[[Sequence[float], float], tuple[float, float, float] | None]
-ANSWERS_LEAST: Final = {0.5: 1, 0.9: 36, 0.99: 368}
-"""Fewer answers have no such percentile: with 36 the largest lies above the 90th in 97.7 %, with 368 above the 99th."""
 
 
 def of_servers(
@@ -57,8 +55,8 @@ def of_servers(
     }[name]
     seen = [[value for one in answers if (value := observe(one)) is not None] for answers in launches]
     count = sum(map(len, seen))
-    shown = [share for share, least in ANSWERS_LEAST.items() if count >= least]
-    parts = [[_quantile(values, share) for values in seen if values] for share in shown]
+    shown = [share for share, least in SAMPLES_LEAST.items() if count >= least]
+    parts = [[quantile(values, share) for values in seen if values] for share in shown]
     return _over_launches(metric, role, served, parts, interval_of, count)
 
 
@@ -78,7 +76,7 @@ def _over_launches(  # noqa: PLR0917 - one place
         interval = interval_of(sorted(values), CONFIDENCE)
         bounds = interval if place == 0 else bounds
         number = figures.shown(statistics.median(values), metric.unit, None if interval is None else interval[:2])
-        name = f"p{round(100 * list(ANSWERS_LEAST)[place])} " if answers is not None else ""
+        name = f"p{round(100 * list(SAMPLES_LEAST)[place])} " if answers is not None else ""
         said.append(f"{name}{number}")
     launches = len(parts[0])
     over = f"{answers} answers of {launches} launches" if answers is not None else f"{launches} launches"
@@ -147,8 +145,3 @@ def _common_length(text: str, other: str) -> int:
     return next(
         (place for place, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other))
     )
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
