@@ -6,13 +6,69 @@ Knows numbers, not what was measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from bridge.gate.claims import CONFIDENCE
+from bridge.launches import figures
 
+P50: Final = "p50"
 SAMPLES_LEAST: Final = {0.5: 1, 0.9: 36, 0.99: 368}
-"""Fewer answers have no such percentile: with 36 the largest lies above the 90th in 97.7 %, with 368 above the 99th."""
+"""Fewer samples have no such percentile: with 36 the largest lies above the 90th in 97.7 %, with 368 above the 99th."""
+
+
+@dataclass(frozen=True)
+class MedianLaunch:
+    """A number of the median launch: what is measured within one launch is not independent.
+
+    Attributes:
+        bounds: low, high and how often they cover the median of launches; None with too few launches.
+    """
+
+    value: float
+    bounds: tuple[float, float, float] | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> MedianLaunch:
+        """Return it of a number a launch.
+
+        Raises:
+            statistics.StatisticsError: there is none.
+        """
+        return cls(statistics.median(values), median_interval(sorted(values)))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The bounds alone."""
+        return None if self.bounds is None else self.bounds[:2]
+
+    @property
+    def confidence(self) -> float | None:
+        """How often the bounds cover."""
+        return None if self.bounds is None else self.bounds[2]
+
+    def text(self, unit: str) -> str:
+        """Return it with its interval, for people."""
+        return str(figures.shown(self.value, unit, self.interval))
+
+
+def percentiles(launches: Sequence[Sequence[float]]) -> dict[str, MedianLaunch]:
+    """Return by name the percentiles that so many samples have, each that of the median launch.
+
+    Args:
+        launches: samples of each; one without any counts for nothing.
+    """
+    seen = [values for values in launches if values]
+    count = sum(map(len, seen))
+    shares = [share for share, least in SAMPLES_LEAST.items() if count >= least]
+    return {f"p{round(100 * share)}": MedianLaunch.of([quantile(values, share) for values in seen]) for share in shares}
+
+
+def in_words(numbers: Mapping[str, MedianLaunch], unit: str) -> str:
+    """Return percentiles for people, each behind its name."""
+    return ", ".join(f"{name} {number.text(unit)}" for name, number in numbers.items())
 
 
 def median_interval(values: Sequence[float], least: float = CONFIDENCE) -> tuple[float, float, float] | None:
