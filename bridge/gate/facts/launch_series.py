@@ -100,6 +100,21 @@ class Series:
 
 
 @dataclass(frozen=True)
+class PooledSeries:
+    """The series of one plan that a claim is made over.
+
+    Attributes:
+        every: this run's, then those of its earlier attempts that are pooled.
+        whole: those of them that are beyond doubt.
+        spoilt: which earlier attempts are left out, or in and out, in words.
+    """
+
+    every: Sequence[Series]
+    whole: Sequence[Series]
+    spoilt: str
+
+
+@dataclass(frozen=True)
 class SeriesRatio:
     """What this run and its earlier attempts say together.
 
@@ -187,6 +202,20 @@ def _over_attempts(
     questions: int = 1,
 ) -> SeriesRatio | None:
     """Return what the launches of this run and of its earlier attempts say together of a value that each has."""
+    found = pooled_series(report, evidence, claim)
+    if found is None:
+        return None
+    return pooled_ratio(found.every, found.whole, values, looks=looks, questions=questions, spoilt=found.spoilt)
+
+
+def pooled_series(report: Report, evidence: Evidence, claim: str) -> PooledSeries | None:
+    """Return the series that a claim of this run is made over; None where no turns were handed out.
+
+    Args:
+        report: whose arms.
+        evidence: the records of this run and the earlier ones.
+        claim: its id.
+    """
     own = series_of(report, evidence)
     if own is None:
         return None
@@ -196,8 +225,7 @@ def _over_attempts(
         if (series := _of_record(report, evidence, record)) is not None and series.plan == own.plan
     }
     every, whole = split_attempts(own, of_attempts, evidence, claim)
-    spoilt = told(of_attempts, evidence, claim)
-    return pooled_ratio(every, whole, values, looks=looks, questions=questions, spoilt=spoilt)
+    return PooledSeries(every, whole, told(of_attempts, evidence, claim))
 
 
 def pooled_ratio(
