@@ -79,6 +79,36 @@ def test_a_list_of_steps_that_were_not_taken_contradicts_the_turns(honest):
     assert any("the steps of the report give" in finding.message for finding in verdict.findings)
 
 
+def in_whole_samples(case):
+    """Let each sample be decoded in one turn behind its first one."""
+    case.spec["commands"][0]["launches"]["unit"] = "samples"
+    for launch in case.record["launches"]:
+        launch["turn_tokens"], whole = 0, {}
+        for turn in launch["turns"]:
+            both = whole.setdefault((turn["arm"], turn["sample"]), [])
+            if len(both) < 2:
+                both.append(turn)
+                continue
+            both[1]["tokens"] += turn["tokens"]
+            both[1]["done_s"] += turn["done_s"] - turn["go_s"]
+            both[1]["over"] = turn["over"]
+        launch["turns"] = sorted((turn for both in whole.values() for turn in both), key=lambda turn: turn["number"])
+    in_order(case.record["launches"])
+    return case
+
+
+def test_a_first_turn_of_whole_samples_has_a_token_of_each_prompt_and_no_more(honest):
+    """Told to have more of its sample's, it would say so many prompts, and each a part of its time."""
+    case = in_whole_samples(honest.copy())
+    assert judged(case).decision == "evidence", found(judged(case))
+    first, second = [t for t in case.record["launches"][2]["turns"] if (t["arm"], t["sample"]) == ("speculative", 3)]
+    first["tokens"] += 5
+    second["tokens"] -= 5
+    verdict = judged(case)
+    assert verdict.decision == "rejected"
+    assert any("the steps of the report give" in finding.message for finding in verdict.findings)
+
+
 def test_a_refused_row_hides_the_steps_of_its_own_sample_alone(honest):
     case = honest.copy()
     mine = [
