@@ -49,6 +49,13 @@ class MedianLaunch:
         """How often the bounds cover."""
         return None if self.bounds is None else self.bounds[2]
 
+    def covering(self, other: MedianLaunch) -> MedianLaunch:
+        """Return it with bounds that cover another's too, at the lesser confidence; with none where one has none."""
+        if self.bounds is None or other.bounds is None:
+            return MedianLaunch(self.value, None)
+        (low, high, share), (other_low, other_high, other_share) = self.bounds, other.bounds
+        return MedianLaunch(self.value, (min(low, other_low), max(high, other_high), min(share, other_share)))
+
     def text(self, unit: str) -> str:
         """Return it with its interval, for people."""
         return str(figures.shown(self.value, unit, self.interval))
@@ -58,12 +65,13 @@ def percentiles(launches: Sequence[Sequence[float]]) -> dict[str, MedianLaunch]:
     """Return by name the percentiles that so many samples have, each that of the median launch.
 
     Args:
-        launches: samples of each; one without any counts for nothing.
+        launches: samples of each, one at least.
     """
-    seen = [values for values in launches if values]
-    count = sum(map(len, seen))
+    count = sum(map(len, launches))
     shares = [share for share, least in SAMPLES_LEAST.items() if count >= least]
-    return {f"p{round(100 * share)}": MedianLaunch.of([quantile(values, share) for values in seen]) for share in shares}
+    return {
+        f"p{round(100 * share)}": MedianLaunch.of([quantile(values, share) for values in launches]) for share in shares
+    }
 
 
 def in_words(numbers: Mapping[str, MedianLaunch], unit: str) -> str:

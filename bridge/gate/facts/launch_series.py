@@ -29,6 +29,23 @@ Stretch = TypeVar("Stretch", SoloStretch, Turn)
 
 
 @dataclass(frozen=True)
+class StampedSample:
+    """One sample that an arm finished, a prompt or several one after the other, as the supervisor stamped its turns.
+
+    Attributes:
+        first_s: seconds of its first turn, which forwards each prompt and takes a token of it.
+        prompts: how many it has.
+        decode_s: seconds of its other turns together.
+        decode_tokens: tokens of those turns.
+    """
+
+    first_s: float
+    prompts: int
+    decode_s: float
+    decode_tokens: int
+
+
+@dataclass(frozen=True)
 class Series:
     """The launches of one command.
 
@@ -62,6 +79,22 @@ class Series:
             if token_s is not None:
                 found.append(Launch(-math.log(token_s), record.block, bool(record.loaded)))
         return found
+
+    def samples(self, arm: str) -> list[list[StampedSample]]:
+        """Return by launch the samples that an arm finished; none where the plan tells no first turn apart."""
+        return [self._finished(record, arm) for record in self.counted] if self.plan.prefill else []
+
+    def _finished(self, record: LaunchRecord, arm: str) -> list[StampedSample]:
+        decoding = turns_of(self.plan, record, arm, "decode")
+        over = {turn.sample for turn in record.turns if turn.arm == arm and turn.over}
+        samples = []
+        for first in turns_of(self.plan, record, arm, "prefill"):
+            rest = [turn for turn in decoding if turn.sample == first.sample]
+            if first.sample in over and first.tokens > 0:
+                decode_s = math.fsum(turn.done_s - turn.go_s for turn in rest)
+                tokens = sum(turn.tokens for turn in rest)
+                samples.append(StampedSample(first.done_s - first.go_s, first.tokens, decode_s, tokens))
+        return samples
 
     @property
     def counted(self) -> list[LaunchRecord]:
@@ -202,10 +235,10 @@ def _over_attempts(
     questions: int = 1,
 ) -> SeriesRatio | None:
     """Return what the launches of this run and of its earlier attempts say together of a value that each has."""
-    found = pooled_series(report, evidence, claim)
-    if found is None:
+    pooled = pooled_series(report, evidence, claim)
+    if pooled is None:
         return None
-    return pooled_ratio(found.every, found.whole, values, looks=looks, questions=questions, spoilt=found.spoilt)
+    return pooled_ratio(pooled.every, pooled.whole, values, looks=looks, questions=questions, spoilt=pooled.spoilt)
 
 
 def pooled_series(report: Report, evidence: Evidence, claim: str) -> PooledSeries | None:
