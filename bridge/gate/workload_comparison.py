@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bridge.gate.claims import CONFIDENCE
-from bridge.gate.claims.workload import mean_interval, median_interval, rows_of
+from bridge.gate.claims.percentiles import median_interval
+from bridge.gate.claims.workload import mean_interval, rows_of
 from bridge.gate.comparability import MeasuredRun, Reason
 from bridge.gate.declared.workload import OVER_SEEDS
 from bridge.gate.facts.launch_series import Series

@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
+from bridge.gate.claims.percentiles import P50, MedianLaunch, in_words, percentiles
 from bridge.gate.facts.served_answers import ARMS, Served, ServedAnswer, served_of
 from bridge.gate.interface import Report
 from bridge.gate.stats.binomial import rate_lower, rate_upper
-from bridge.launches import figures
 from bridge.records.workload import MetricDefinition, WorkloadDefinition
-
-Interval = Callable[[Sequence[float], float], tuple[float, float, float] | None]
-ANSWERS_LEAST: Final = {0.5: 1, 0.9: 36, 0.99: 368}
-"""Fewer answers have no such percentile: with 36 the largest lies above the 90th in 97.7 %, with 368 above the 99th."""
 
 
 def of_servers(
-    metric: MetricDefinition, role: Role, report: Report, definition: WorkloadDefinition, interval_of: Interval
+    metric: MetricDefinition, role: Role, report: Report, definition: WorkloadDefinition
 ) -> ClaimDraft | None:
     """Return a claim over what the runner saw of servers; None where it saw too little for one.
 
@@ -33,7 +28,6 @@ def of_servers(
         role: of the claim.
         report: of the runner.
         definition: of the workload.
-        interval_of: of the median over launches.
     """
     served = served_of(report)
     if served is None or definition.servers is None:
@@ -45,10 +39,9 @@ def of_servers(
     launches = served.by_launch([one for one in served.timed if one.arm in arms])
     if name == "memory":
         values = [float(seen[side]) for seen in served.rss_bytes if seen.get(side)]
-        return _over_launches(metric, role, served, [values], interval_of)
+        return _of_launches(metric, role, served, values)
     if name == "rate":
-        values = [_rate(served, answers, arms) for answers in launches]
-        return _over_launches(metric, role, served, [values], interval_of)
+        return _of_launches(metric, role, served, [_rate(served, answers, arms) for answers in launches])
     observe = {
         "first_token": lambda one: one.first_s,
         "answer": lambda one: one.whole_s,
@@ -56,42 +49,42 @@ def of_servers(
         "character": _next_s,
     }[name]
     seen = [[value for one in answers if (value := observe(one)) is not None] for answers in launches]
-    count = sum(map(len, seen))
-    shown = [share for share, least in ANSWERS_LEAST.items() if count >= least]
-    parts = [[_quantile(values, share) for values in seen if values] for share in shown]
-    return _over_launches(metric, role, served, parts, interval_of, count)
+    return _of_answers(metric, role, served, [values for values in seen if values])
 
 
-def _over_launches(  # noqa: PLR0917 - one place
-    metric: MetricDefinition,
-    role: Role,
-    served: Served,
-    parts: Sequence[Sequence[float]],
-    interval_of: Interval,
-    answers: int | None = None,
-) -> ClaimDraft | None:
-    """Return the claim of a number of each launch: the median launch, with its interval."""
-    if not parts or not parts[0]:
+def _of_launches(metric: MetricDefinition, role: Role, served: Served, values: Sequence[float]) -> ClaimDraft | None:
+    """Return the claim of a number of each launch."""
+    if not values:
         return None
-    said, bounds = [], None
-    for place, values in enumerate(parts):
-        interval = interval_of(sorted(values), CONFIDENCE)
-        bounds = interval if place == 0 else bounds
-        number = figures.shown(statistics.median(values), metric.unit, None if interval is None else interval[:2])
-        name = f"p{round(100 * list(ANSWERS_LEAST)[place])} " if answers is not None else ""
-        said.append(f"{name}{number}")
-    launches = len(parts[0])
-    over = f"{answers} answers of {launches} launches" if answers is not None else f"{launches} launches"
+    number = MedianLaunch.of(values)
+    return _claim(metric, role, served, number, f"{number.text(metric.unit)} over {len(values)} launches", len(values))
+
+
+def _of_answers(
+    metric: MetricDefinition, role: Role, served: Served, launches: Sequence[Sequence[float]]
+) -> ClaimDraft | None:
+    """Return the claim of a number of each answer."""
+    if not launches:
+        return None
+    numbers = percentiles(launches)
+    over = f"{sum(map(len, launches))} answers of {len(launches)} launches"
+    return _claim(metric, role, served, numbers[P50], f"{in_words(numbers, metric.unit)} over {over}", len(launches))
+
+
+def _claim(  # noqa: PLR0917 - one place
+    metric: MetricDefinition, role: Role, served: Served, number: MedianLaunch, said: str, launches: int
+) -> ClaimDraft:
+    """Return a claim over launches."""
     delay = f"; the asker itself takes {statistics.median(served.asker_s) * 1e3:.2g} ms" if served.asker_s else ""
     unlike = f", {served.unlike[0]} of {served.unlike[1]} batches at unlike lengths" if served.unlike[0] else ""
     direction = "" if metric.better is None else f", {metric.better} is better"
-    shown = f"{', '.join(said)} over {over}{direction}{unlike}{delay}"
+    shown = f"{said}{direction}{unlike}{delay}"
     return ClaimDraft(
         id=metric.name,
         role=role,
-        value=statistics.median(parts[0]),
-        interval=None if bounds is None else bounds[:2],
-        confidence=None if bounds is None else bounds[2],
+        value=number.value,
+        interval=number.interval,
+        confidence=number.confidence,
         unit=metric.unit,
         n=launches,
         wording=f"{metric.name} {shown}",
@@ -147,8 +140,3 @@ def _common_length(text: str, other: str) -> int:
     return next(
         (place for place, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other))
     )
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
+from bridge.gate.claims.percentiles import median_interval
 from bridge.gate.claims.servers import of_servers
 from bridge.gate.claims.speed import loads_of, stops_of
 from bridge.gate.facts.earlier_attempts import left_out, standing_of, told
@@ -41,7 +42,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         if metric.aggregate == "ratio":
             draft = _ratio(metric, role, evidence, definition)
         elif definition.servers is not None:
-            draft = of_servers(metric, role, report, definition, median_interval)
+            draft = of_servers(metric, role, report, definition)
         elif metric.aggregate in {"share", "count"}:
             draft = _items(metric, role, rows)
         elif metric.aggregate == "none":
@@ -202,27 +203,6 @@ def _stops(metric: MetricDefinition, values: Sequence[float], looks: int, *, unk
         few = "one run says" if len(values) == 1 else f"{len(values)} runs say"
         return {"inputs": f"one of {looks} that could be chosen from, and {few} too little of chance"}
     return {}
-
-
-def median_interval(values: Sequence[float], least: float = CONFIDENCE) -> tuple[float, float, float] | None:
-    """Return the narrowest pair of order statistics that covers the median in this share, and in how much it does.
-
-    Distribution-free: the count of values below the median is binomial (Thompson, Ann. Math. Stat. 7, 1936).
-
-    Args:
-        values: sorted.
-        least: how often it is to cover at least.
-    """
-    n = len(values)
-    best: tuple[float, float, float] | None = None
-    below = 0.0
-    for drop in range(n // 2):
-        below += math.comb(n, drop) / 2.0**n
-        confidence = 1.0 - 2.0 * below
-        if confidence < least:
-            break
-        best = (values[drop], values[n - 1 - drop], confidence)
-    return best
 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float] | None:

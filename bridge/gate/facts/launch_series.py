@@ -29,6 +29,23 @@ Stretch = TypeVar("Stretch", SoloStretch, Turn)
 
 
 @dataclass(frozen=True)
+class StampedSample:
+    """One sample that an arm finished, a prompt or several one after the other, as the supervisor stamped its turns.
+
+    Attributes:
+        first_s: seconds of its first turn, which forwards each prompt and takes a token of it.
+        prompts: how many it has.
+        decode_s: seconds of its other turns together.
+        decode_tokens: tokens of those turns.
+    """
+
+    first_s: float
+    prompts: int
+    decode_s: float
+    decode_tokens: int
+
+
+@dataclass(frozen=True)
 class Series:
     """The launches of one command.
 
@@ -62,6 +79,22 @@ class Series:
             if token_s is not None:
                 found.append(Launch(-math.log(token_s), record.block, bool(record.loaded)))
         return found
+
+    def samples(self, arm: str) -> list[list[StampedSample]]:
+        """Return by launch the samples that an arm finished; none where the plan tells no first turn apart."""
+        return [self._finished(record, arm) for record in self.counted] if self.plan.prefill else []
+
+    def _finished(self, record: LaunchRecord, arm: str) -> list[StampedSample]:
+        decoding = turns_of(self.plan, record, arm, "decode")
+        over = {turn.sample for turn in record.turns if turn.arm == arm and turn.over}
+        samples = []
+        for first in turns_of(self.plan, record, arm, "prefill"):
+            rest = [turn for turn in decoding if turn.sample == first.sample]
+            if first.sample in over and first.tokens > 0:
+                decode_s = math.fsum(turn.done_s - turn.go_s for turn in rest)
+                tokens = sum(turn.tokens for turn in rest)
+                samples.append(StampedSample(first.done_s - first.go_s, first.tokens, decode_s, tokens))
+        return samples
 
     @property
     def counted(self) -> list[LaunchRecord]:
@@ -97,6 +130,21 @@ class Series:
             return ""
         said = f"{len(short)} of {len(self.counted)} launches that count were cut before their end"
         return f"{said}, e.g. launch {short[0].number}: {short[0].cut}"
+
+
+@dataclass(frozen=True)
+class PooledSeries:
+    """The series of one plan that a claim is made over.
+
+    Attributes:
+        every: this run's, then those of its earlier attempts that are pooled.
+        whole: those of them that are beyond doubt.
+        spoilt: which earlier attempts are left out, or in and out, in words.
+    """
+
+    every: Sequence[Series]
+    whole: Sequence[Series]
+    spoilt: str
 
 
 @dataclass(frozen=True)
@@ -187,6 +235,20 @@ def _over_attempts(
     questions: int = 1,
 ) -> SeriesRatio | None:
     """Return what the launches of this run and of its earlier attempts say together of a value that each has."""
+    pooled = pooled_series(report, evidence, claim)
+    if pooled is None:
+        return None
+    return pooled_ratio(pooled.every, pooled.whole, values, looks=looks, questions=questions, spoilt=pooled.spoilt)
+
+
+def pooled_series(report: Report, evidence: Evidence, claim: str) -> PooledSeries | None:
+    """Return the series that a claim of this run is made over; None where no turns were handed out.
+
+    Args:
+        report: whose arms.
+        evidence: the records of this run and the earlier ones.
+        claim: its id.
+    """
     own = series_of(report, evidence)
     if own is None:
         return None
@@ -196,8 +258,7 @@ def _over_attempts(
         if (series := _of_record(report, evidence, record)) is not None and series.plan == own.plan
     }
     every, whole = split_attempts(own, of_attempts, evidence, claim)
-    spoilt = told(of_attempts, evidence, claim)
-    return pooled_ratio(every, whole, values, looks=looks, questions=questions, spoilt=spoilt)
+    return PooledSeries(every, whole, told(of_attempts, evidence, claim))
 
 
 def pooled_ratio(

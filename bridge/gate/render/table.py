@@ -73,7 +73,8 @@ def rows(verdict: Verdict, record: RunRecord | None) -> Iterator[tuple[str, str]
     if (first := _first_answer(verdict)) is not None:
         yield "quote", first
     for claim in verdict.claims:
-        yield NAMES.get(claim.id, claim.id.replace("_", " ")), claim_line(claim, verdict, shared)
+        if not _told_elsewhere(claim, verdict):
+            yield NAMES.get(claim.id, claim.id.replace("_", " ")), claim_line(claim, verdict, shared)
     reason = slowdown(verdict.claims)
     if reason is not None:
         yield "reason", reason
@@ -81,6 +82,12 @@ def rows(verdict: Verdict, record: RunRecord | None) -> Iterator[tuple[str, str]
     yield from _findings([finding for finding in shown if f"{finding.message} ({finding.code})" not in _told(verdict)])
     if verdict.decision == "rejected" and shown and (record is None or record.program_exit == 0):
         yield "remedy", shown[0].remedy
+
+
+def _told_elsewhere(claim: ClaimResult, verdict: Verdict) -> bool:
+    """Return whether another claim's line holds this one too, and says the same of quoting it."""
+    others = [other for other in verdict.claims if other.id == claim.detail.get("told_with")]
+    return any(of_claim(other, verdict) == of_claim(claim, verdict) for other in others)
 
 
 def _first_answer(verdict: Verdict) -> str | None:

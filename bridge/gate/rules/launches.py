@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Final
 
+from bridge.gate.claims.latency import LATENCIES
 from bridge.gate.facts.accelerators import accelerator_of, seen_of
 from bridge.gate.facts.launch_series import Series, decoded_early, incomparable, series_of, solo_ratios, worked
 from bridge.gate.facts.samples import StageName, arms_of
@@ -184,12 +185,12 @@ def keep_decoding_in_its_turns(report: Report, evidence: Evidence) -> Iterator[V
     quicker = at_least([launch.log_ratio for launch in series.over("prefill")])
     if quicker > math.log(PREFILL_MOST):
         said = f"{candidate} are at least {math.exp(quicker):.1f} times as quick as the baseline's"
-        yield Violation(f"{said}, over one prompt at most {most}", "launches", claims=("prefill_speedup",))
+        yield Violation(f"{said}, over one prompt at most {most}", "launches", claims=("prefill_speedup", *LATENCIES))
     share = at_least(decoded_early(series, PREFILL_MOST))
     if share > DECODING_MOST:
         said = f"{candidate} take at least {share * 100:.0f} % of its decoding longer than {most} the baseline's"
         more = f"at most {DECODING_MOST * 100:.0f} %: decoding in them is in no ratio"
-        yield Violation(f"{said}, {more}", "launches", claims=("decode_speedup",))
+        yield Violation(f"{said}, {more}", "launches", claims=("decode_speedup", *LATENCIES))
 
 
 @report_rule("G5-CLOCK", "times", severity="violation", kinds=PAIRED, remedy="Time with the backend's clock, awake.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridge.gate.claims import ClaimDraft, generation, speed
+from bridge.gate.claims import ClaimDraft, generation, latency, speed
 from bridge.gate.interface import Evidence, Report
 
 
@@ -15,3 +15,4 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     yield from generation.identity(report, evidence)
     yield from generation.memory(report, evidence)
     yield from generation.throughput(report, evidence)
+    yield from latency.latencies(report, evidence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bridge.gate.claims import ClaimDraft, generation, speed
+from bridge.gate.claims import ClaimDraft, generation, latency, speed
 from bridge.gate.facts.samples import Arm, arms_of
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower
@@ -25,6 +25,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     yield from generation.acceptance(report, evidence)
     yield from generation.identity(report, evidence)
     yield from generation.memory(report, evidence)
+    yield from latency.latencies(report, evidence)
 
 
 def _recall(arm: Arm, confidence: float) -> Iterator[ClaimDraft]:

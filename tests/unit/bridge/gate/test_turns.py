@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from bridge.gate.claims.latency import LATENCIES
 from bridge.gate.declared.kind import kinds
 from bridge.gate.judging import RECORD_NAME, judge
 from tests.corpus.gate.breaks import honest as honest_run
@@ -16,7 +17,8 @@ from tests.corpus.gate.studies import BUILDERS
 from tests.corpus.gate.turned import in_turns
 
 CITABLE = (
-    "decode_speedup", "prefill_speedup", "total_speedup", "acceptance_length", "acceptance_rate", "identical_prompts"
+    "decode_speedup", "prefill_speedup", "total_speedup", "acceptance_length", "acceptance_rate", "identical_prompts",
+    *LATENCIES,
 )  # fmt: skip
 EARLIER = "01jd7zk3v8q4w2m6x9c5b7n1t0"
 
@@ -35,7 +37,7 @@ def found(verdict):
     return {f.code: f.message for f in verdict.findings if f.severity != "note"}
 
 
-def test_identity_acceptance_and_every_ratio_may_be_quoted_and_tokens_a_second_may_not(honest):
+def test_identity_acceptance_and_what_was_stamped_may_be_quoted_and_tokens_a_second_may_not(honest):
     verdict = judged(honest.copy())
     claims = {claim.id: claim for claim in verdict.claims}
     assert verdict.decision == "evidence", found(verdict)
@@ -74,6 +76,36 @@ def test_a_list_of_steps_that_were_not_taken_contradicts_the_turns(honest):
     ]
     mine[1]["tokens"] -= 1
     mine[2]["tokens"] += 1
+    verdict = judged(case)
+    assert verdict.decision == "rejected"
+    assert any("the steps of the report give" in finding.message for finding in verdict.findings)
+
+
+def in_whole_samples(case):
+    """Let each sample be decoded in one turn behind its first one."""
+    case.spec["commands"][0]["launches"]["unit"] = "samples"
+    for launch in case.record["launches"]:
+        launch["turn_tokens"], whole = 0, {}
+        for turn in launch["turns"]:
+            both = whole.setdefault((turn["arm"], turn["sample"]), [])
+            if len(both) < 2:
+                both.append(turn)
+                continue
+            both[1]["tokens"] += turn["tokens"]
+            both[1]["done_s"] += turn["done_s"] - turn["go_s"]
+            both[1]["over"] = turn["over"]
+        launch["turns"] = sorted((turn for both in whole.values() for turn in both), key=lambda turn: turn["number"])
+    in_order(case.record["launches"])
+    return case
+
+
+def test_a_first_turn_of_whole_samples_has_a_token_of_each_prompt_and_no_more(honest):
+    """Told to have more of its sample's, it would say so many prompts, and each a part of its time."""
+    case = in_whole_samples(honest.copy())
+    assert judged(case).decision == "evidence", found(judged(case))
+    first, second = [t for t in case.record["launches"][2]["turns"] if (t["arm"], t["sample"]) == ("speculative", 3)]
+    first["tokens"] += 5
+    second["tokens"] -= 5
     verdict = judged(case)
     assert verdict.decision == "rejected"
     assert any("the steps of the report give" in finding.message for finding in verdict.findings)
@@ -190,7 +222,8 @@ def test_decoding_in_first_turns_takes_the_times_of_the_ratio_of_decoding_alone(
                 stages[name] = stages[name] and 0.87 * stages[name]
     verdict = judged(case)
     claims = {claim.id: claim for claim in verdict.claims}
-    assert claims["decode_speedup"].missing == ("times",)
+    assert {claims[name].missing for name in ("decode_speedup", *LATENCIES)} == {("times",)}
+    assert all("times: G5-PREFILL" in " ".join(claims[name].why) for name in ("decode_speedup", *LATENCIES))
     assert "of its decoding longer than 1.5 times the baseline's" in found(verdict)["G5-PREFILL"]
     assert claims["total_speedup"].decision == claims["prefill_speedup"].decision == "evidence", verdict.why
 
@@ -207,7 +240,7 @@ def test_a_candidate_that_puts_its_prefill_off_has_no_ratio_of_prefill(honest):
     verdict = judged(case)
     claims = {claim.id: claim for claim in verdict.claims}
     assert "times as quick as the baseline's" in found(verdict)["G5-PREFILL"]
-    assert claims["prefill_speedup"].missing == ("times",)
+    assert {claims[name].missing for name in ("prefill_speedup", *LATENCIES)} == {("times",)}
     assert claims["decode_speedup"].decision == claims["total_speedup"].decision == "evidence"
 
 
@@ -285,6 +318,10 @@ def test_tolerances_that_add_up_take_the_ratio_and_one_of_them_alone_does_not(ho
     assert not {"G5-REFERENCE", "G5-SOLO", "G5-PREFILL"} & found(verdict).keys()
     assert "the ratio owes at least" in found(verdict)["G5-BUDGET"]
     assert not next(claim for claim in verdict.claims if claim.id == "decode_speedup").citable
+    hidden = slowed(1.0, 1.0, 0.07)
+    assert "G5-PREFILL" not in found(hidden)
+    taken = {claim.id for claim in hidden.claims if claim.id in CITABLE and not claim.citable}
+    assert taken == {"decode_speedup", *LATENCIES}
 
 
 def test_a_speed_up_beyond_its_drafts_is_noted_where_no_reference_ran(honest):

@@ -8,7 +8,7 @@ import pytest
 
 from bridge import strictjson
 from bridge.gate import render
-from bridge.gate.claims.workload import median_interval
+from bridge.gate.claims.percentiles import median_interval
 from bridge.gate.judging import judge
 from tests.corpus.gate.workloads import FOLDER, LOSSES, paired, trained
 
