@@ -38,7 +38,7 @@ def test_a_quote_is_a_sentence_a_claim_and_the_command_that_checks_them():
     turned = result("turned")
     quoted = quote(turned, VERIFIED)
     assert quoted.lines[-1] == f"check: kakeya-mac verify {turned.id}"
-    assert len(quoted.lines) == 7
+    assert len(quoted.lines) == 11
     start = f"{turned.record.preset}: 1.87 committed tokens per target forward"
     assert quoted.lines[3].startswith(start)
     assert quoted.lines[3].endswith(f"; signed by desk; run {turned.id}")
