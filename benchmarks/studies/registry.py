@@ -11,7 +11,7 @@ from benchmarks.studies.clusters import ray_runs, slurm_runs
 from benchmarks.studies.drafters import link_worlds, remote_sweep
 from benchmarks.studies.host import bare_roots
 from benchmarks.studies.models import check as models_check
-from benchmarks.studies.models import identity
+from benchmarks.studies.models import identity, llama_texts
 from benchmarks.studies.requester import command_costs, foreign_programs
 from benchmarks.studies.runner import disposable, kills
 from benchmarks.studies.sandbox import hogs, wall_kills
@@ -49,6 +49,7 @@ _ALL = (
     evicted_bytes.STUDY,
     nats.STUDY,
     models_check.STUDY,
+    llama_texts.STUDY,
     identity.STUDY,
     page_recall.STUDY,
     restored_recall.STUDY,

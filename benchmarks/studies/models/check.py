@@ -22,6 +22,7 @@ from engine.loading import load_backend
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
+from engine.types import Step
 
 MODELS = ("SmolLM2-135M-Instruct", "gemma-3-270m")
 BACKENDS = ("mlx", "torch")
@@ -43,38 +44,39 @@ def run(case: str) -> list[Row]:
     torch.set_num_threads(1)
     model, start = case.rsplit(" ", 1)
     folder = resolve_model(model)
-    words, stock = Tokenizer(folder), _stock(str(folder))
+    words, library = Tokenizer(folder), stock(str(folder))
     rows = []
     for prompt in installed_set("humaneval")["prompts"][int(start) : int(start) + BLOCK]:
         ids = words.encode(prompt["text"])
         with torch.inference_mode():
-            answer = stock.generate(
+            answer = library.generate(
                 torch.tensor([ids]), max_new_tokens=NEW_TOKENS, do_sample=False, eos_token_id=None, pad_token_id=0
             )
         expected = answer[0, len(ids) :].tolist()
         row: Row = {"model": model, "prompt": prompt["id"], "prompt_tokens": len(ids)}
         for name in BACKENDS:
-            backend, target, drafter = _engine(name, str(folder))
-            parts = Parts(
-                target.open((), CacheLayout.NATIVE),
-                drafter.open(),
-                backend.greedy(target),
-                FixedDepth(DEPTH),
-                backend.clock,
-            )
-            steps = list(speculative(parts, ids, Stopping(NEW_TOKENS), CHUNK))
+            steps = decoded(name, folder, ids)
             tokens = [token for step in steps for token in step.tokens]
             decoding = [step for step in steps if not step.prefill]
             forwards = sum(step.target_forwards for step in decoding)
-            row[name] = _compared(stock, ids, expected, tokens) | {
+            row[name] = compared(library, ids, expected, tokens) | {
                 "tokens_per_forward": round(sum(step.committed for step in decoding) / forwards, 3)
             }
         rows.append(row)
     return rows
 
 
-def _compared(stock: Any, ids: tuple[int, ...], expected: list[int], tokens: list[int]) -> dict[str, Any]:
-    """Say whether two answers are one, else where they part and by how little."""
+def decoded(name: str, folder: Path, ids: tuple[int, ...]) -> list[Step]:
+    """Return the steps in which the engine decodes a prompt greedily, on a backend, with prompt lookup."""
+    backend, target, drafter = _engine(name, str(folder))
+    parts = Parts(
+        target.open((), CacheLayout.NATIVE), drafter.open(), backend.greedy(target), FixedDepth(DEPTH), backend.clock
+    )
+    return list(speculative(parts, ids, Stopping(NEW_TOKENS), CHUNK))
+
+
+def compared(library: Any, ids: tuple[int, ...], expected: list[int], tokens: list[int]) -> dict[str, Any]:
+    """Say whether two answers are one, else where they part and how far apart the library's logits of both are."""
     import torch  # noqa: PLC0415
 
     if tokens == expected:
@@ -83,13 +85,14 @@ def _compared(stock: Any, ids: tuple[int, ...], expected: list[int], tokens: lis
         (index for index, pair in enumerate(zip(tokens, expected, strict=False)) if pair[0] != pair[1]), len(tokens)
     )
     with torch.inference_mode():
-        logits = stock(torch.tensor([[*ids, *expected[:at]]])).logits[0, -1]
+        logits = library(torch.tensor([[*ids, *expected[:at]]])).logits[0, -1]
     apart = float(logits[expected[at]] - logits[tokens[at]])
     return {"equal": False, "parts_at": at, "logits_apart": apart, "tie": abs(apart) < TIE}
 
 
 @cache
-def _stock(folder: str) -> Any:
+def stock(folder: str) -> Any:
+    """Return the library's own model of a folder, in float32."""
     import torch  # noqa: PLC0415
     from transformers import AutoModelForCausalLM  # noqa: PLC0415
 
