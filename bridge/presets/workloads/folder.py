@@ -387,9 +387,14 @@ def _label(table: PresetTable, file: WorkloadFile, metrics: Mapping[str, MetricT
 def _calls(sides: Sequence[Sequence[str]]) -> list[str]:
     """Return programs as people call them, with what they are called with: one program may be both sides.
 
-    A long one keeps its first words, and those that the other side lacks.
+    A long one keeps its first words, and those that the other side lacks; where that leaves unlike ones alike, each has
+    a digest of its words.
     """
-    return [_call(side, [word for other in sides if other is not side for word in other]) for side in sides]
+    called = [_call(side, [word for other in sides if other is not side for word in other]) for side in sides]
+    if len(set(called)) == len({tuple(side) for side in sides}):
+        return called
+    marks = [hashlib.sha256(json.dumps(list(side)).encode()).hexdigest()[:6] for side in sides]
+    return [f"{call} #{mark}" for call, mark in zip(called, marks, strict=True)]
 
 
 def _call(side: Sequence[str], others: Sequence[str]) -> str:

@@ -149,6 +149,24 @@ def test_a_claim_tells_one_server_from_the_other_by_the_words_that_only_one_is_s
     assert definition.program == f"{whole} against python -m engine.cli.main … --drafter none"
 
 
+def test_servers_whose_words_differ_by_their_order_alone_are_told_apart(tmp_path):
+    folder = tmp_path / "servers"
+    shutil.copytree(ROOT / "examples" / "servers", folder)
+    last = '"127.0.0.1:{port}", "--drafter", "none", "--target", "a-model"]'
+    edit(
+        folder,
+        ('venv = ".venv"', ""),
+        ('"127.0.0.1:{port}", "--drafter", "none"]', last),
+        ('"127.0.0.1:{port}"]', '"127.0.0.1:{port}", "--target", "a-model", "--drafter", "none"]'),
+    )
+    for path in (tmp_path, folder):
+        path.chmod(0o755)
+    definition = read_folder(folder, str(Path(sys.executable).resolve())).presets["servers"].workload
+    candidate, baseline = definition.program.split(" against ")
+    assert candidate != baseline
+    assert candidate.partition(" #")[0] == baseline.partition(" #")[0]
+
+
 def test_a_server_with_a_long_name_keeps_it(tmp_path):
     folder, name = tmp_path / "servers", f"{'long-' * 14}server.py"
     shutil.copytree(ROOT / "examples" / "servers", folder)
