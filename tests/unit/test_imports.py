@@ -15,6 +15,7 @@ MAY_BE_ABSENT = {
     "_typeshed": "stubs that type checkers alone have",
     "nothing": "a test's name for a module that is not there",
     "pynvml": "for NVIDIA devices, which no macOS has: there no extra brings it",
+    "xllamacpp": "llama.cpp's server as a package, for comparisons alone",
 }
 """Packages that a complete environment may lack, each with the reason."""
 
