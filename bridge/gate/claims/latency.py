@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bridge.gate.claims import ClaimDraft
-from bridge.gate.claims.percentiles import P50, MedianLaunch, in_words, percentiles
+from bridge.gate.claims.percentiles import Bounded, Percentiles
 from bridge.gate.claims.speed import unseen
 from bridge.gate.facts.launch_series import Series, StampedSample, load_of, pooled_series, series_of
 from bridge.gate.facts.samples import arms_of
@@ -43,7 +43,7 @@ class _Latency:
         over: how many samples of how many launches, and which attempts are not in or in and out.
     """
 
-    number: MedianLaunch
+    number: Bounded
     launches: int
     sittings: int
     words: str
@@ -103,19 +103,16 @@ def _latency(report: Report, evidence: Evidence, arm: str, claim: str, part: str
     if pool is None:
         return None
     every, whole = (_by_launch(series, arm, _PARTS[part][1]) for series in (pool.every, pool.whole))
-    numbers = percentiles(every)
+    numbers = Percentiles.of(every)
     if whole:
-        beyond_doubt = percentiles(whole)
-        numbers = {
-            name: number.covering(beyond_doubt[name]) for name, number in numbers.items() if name in beyond_doubt
-        }
-    if P50 not in numbers or numbers[P50].interval is None:
+        numbers = numbers.covering(Percentiles.of(whole))
+    if numbers.p50.interval is None:
         return None
     prompts = max(sample.prompts for series in pool.every for launch in series.samples(arm) for sample in launch)
-    words = in_words(numbers if prompts == 1 else {P50: numbers[P50]}, _UNIT)
+    words = (numbers if prompts == 1 else Percentiles(numbers.p50, {})).words(_UNIT)
     means = "" if prompts == 1 else f", each the mean of up to {prompts} prompts"
     over = f"over {sum(map(len, every))} samples of {len(every)} launches{means}, lower is better{pool.spoilt}"
-    return _Latency(numbers[P50], len(every), len(pool.every), words, over)
+    return _Latency(numbers.p50, len(every), len(pool.every), words, over)
 
 
 def _by_launch(

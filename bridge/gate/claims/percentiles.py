@@ -13,31 +13,52 @@ from typing import Final
 
 from bridge.gate.claims import CONFIDENCE
 from bridge.launches import figures
+from bridge.launches.distributions import t_quantile
 
-P50: Final = "p50"
-SAMPLES_LEAST: Final = {0.5: 1, 0.9: 36, 0.99: 368}
+HIGH_SAMPLES_LEAST: Final = {0.9: 36, 0.99: 368}
 """Fewer samples have no such percentile: with 36 the largest lies above the 90th in 97.7 %, with 368 above the 99th."""
 
 
 @dataclass(frozen=True)
-class MedianLaunch:
-    """A number of the median launch: what is measured within one launch is not independent.
+class Bounded:
+    """A number with an interval over launches: what is measured within one launch is not independent.
 
     Attributes:
-        bounds: low, high and how often they cover the median of launches; None with too few launches.
+        bounds: low, high and how often they cover; None with too few launches.
     """
 
     value: float
     bounds: tuple[float, float, float] | None
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> MedianLaunch:
-        """Return it of a number a launch.
+    def median_launch(cls, values: Sequence[float]) -> Bounded:
+        """Return the median of a number a launch.
 
         Raises:
             statistics.StatisticsError: there is none.
         """
         return cls(statistics.median(values), median_interval(sorted(values)))
+
+    @classmethod
+    def over_all(cls, launches: Sequence[Sequence[float]], share: float) -> Bounded | None:
+        """Return a high percentile of all samples; None where launches differ so much that too few tell of it.
+
+        The share of samples below it has an error over launches, and its bounds are the percentiles at both ends of
+        that share (Woodruff, J. Am. Stat. Assoc. 47, 1952).
+
+        Args:
+            launches: samples of each, two at least.
+            share: of the samples that lie at or below it.
+        """
+        every = [value for values in launches for value in values]
+        value, independent = quantile(every, share), share * (1.0 - share) / len(every)
+        below = [sum(each < value for each in values) for values in launches]
+        up_to = [sum(each <= value for each in values) for values in launches]
+        apart = max(_share_variance(below, launches), _share_variance(up_to, launches)) / independent
+        if apart > _by_chance(len(launches) - 1) and len(every) / apart < HIGH_SAMPLES_LEAST[share]:
+            return None
+        half = t_quantile(0.5 + CONFIDENCE / 2.0, len(launches) - 1) * math.sqrt(max(1.0, apart) * independent)
+        return cls(value, (quantile(every, share - half), quantile(every, min(1.0, share + half)), CONFIDENCE))
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -49,34 +70,73 @@ class MedianLaunch:
         """How often the bounds cover."""
         return None if self.bounds is None else self.bounds[2]
 
-    def covering(self, other: MedianLaunch) -> MedianLaunch:
+    def covering(self, other: Bounded) -> Bounded:
         """Return it with bounds that cover another's too, at the lesser confidence; with none where one has none."""
         if self.bounds is None or other.bounds is None:
-            return MedianLaunch(self.value, None)
+            return Bounded(self.value, None)
         (low, high, share), (other_low, other_high, other_share) = self.bounds, other.bounds
-        return MedianLaunch(self.value, (min(low, other_low), max(high, other_high), min(share, other_share)))
+        return Bounded(self.value, (min(low, other_low), max(high, other_high), min(share, other_share)))
 
     def text(self, unit: str) -> str:
         """Return it with its interval, for people."""
         return str(figures.shown(self.value, unit, self.interval))
 
 
-def percentiles(launches: Sequence[Sequence[float]]) -> dict[str, MedianLaunch]:
-    """Return by name the percentiles that so many samples have, each that of the median launch.
+@dataclass(frozen=True)
+class Percentiles:
+    """Percentiles of what was seen many times.
 
-    Args:
-        launches: samples of each, one at least.
+    Attributes:
+        p50: that of the median launch.
+        high: by name those that so many samples have, of all samples; None for one that launches differ too much for.
     """
-    count = sum(map(len, launches))
-    shares = [share for share, least in SAMPLES_LEAST.items() if count >= least]
-    return {
-        f"p{round(100 * share)}": MedianLaunch.of([quantile(values, share) for values in launches]) for share in shares
-    }
+
+    p50: Bounded
+    high: Mapping[str, Bounded | None]
+
+    @classmethod
+    def of(cls, launches: Sequence[Sequence[float]]) -> Percentiles:
+        """Return the percentiles of samples.
+
+        Args:
+            launches: samples of each, one at least.
+        """
+        count = sum(map(len, launches))
+        shares = [share for share, least in HIGH_SAMPLES_LEAST.items() if count >= least and len(launches) > 1]
+        return cls(
+            Bounded.median_launch([quantile(values, 0.5) for values in launches]),
+            {f"p{round(100 * share)}": Bounded.over_all(launches, share) for share in shares},
+        )
+
+    def covering(self, other: Percentiles) -> Percentiles:
+        """Return them with bounds that cover another's too, without those that one of the two does not know."""
+        both = {name: (number, other.high[name]) for name, number in self.high.items() if name in other.high}
+        high = {name: None if None in pair else pair[0].covering(pair[1]) for name, pair in both.items()}
+        return Percentiles(self.p50.covering(other.p50), high)
+
+    def words(self, unit: str) -> str:
+        """Return them for people, each behind its name."""
+        high = (
+            f", {name} not known, launches differ" if number is None else f", {name} {number.text(unit)}"
+            for name, number in self.high.items()
+        )
+        return f"p50 {self.p50.text(unit)}{''.join(high)}"
 
 
-def in_words(numbers: Mapping[str, MedianLaunch], unit: str) -> str:
-    """Return percentiles for people, each behind its name."""
-    return ", ".join(f"{name} {number.text(unit)}" for name, number in numbers.items())
+def _share_variance(counts: Sequence[int], launches: Sequence[Sequence[float]]) -> float:
+    """Return the variance over launches of the share of samples that are counted; a launch is a cluster."""
+    total, clusters = sum(map(len, launches)), len(launches)
+    share = sum(counts) / total
+    squares = math.fsum((count - share * len(values)) ** 2 for count, values in zip(counts, launches, strict=True))
+    return clusters / (clusters - 1) * squares / total**2
+
+
+def _by_chance(df: int) -> float:
+    """Return what a variance over launches exceeds in 1 % of runs of independent samples, as a multiple of theirs.
+
+    The 99th percentile of chi-square over its degrees of freedom (Wilson, Hilferty, Proc. Natl. Acad. Sci. 17, 1931).
+    """
+    return (1.0 - 2.0 / (9.0 * df) + 2.326 * math.sqrt(2.0 / (9.0 * df))) ** 3
 
 
 def median_interval(values: Sequence[float], least: float = CONFIDENCE) -> tuple[float, float, float] | None:
@@ -103,4 +163,4 @@ def median_interval(values: Sequence[float], least: float = CONFIDENCE) -> tuple
 def quantile(values: Sequence[float], share: float) -> float:
     """Return the least value below or at which so large a share of them lies."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+    return ordered[min(len(ordered), max(1, math.ceil(share * len(ordered)))) - 1]

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
-from bridge.gate.claims.percentiles import P50, MedianLaunch, in_words, percentiles
+from bridge.gate.claims.percentiles import Bounded, Percentiles
 from bridge.gate.facts.served_answers import ARMS, Served, ServedAnswer, served_of
 from bridge.gate.interface import Report
 from bridge.gate.stats.binomial import rate_lower, rate_upper
@@ -56,7 +56,7 @@ def _of_launches(metric: MetricDefinition, role: Role, served: Served, values: S
     """Return the claim of a number of each launch."""
     if not values:
         return None
-    number = MedianLaunch.of(values)
+    number = Bounded.median_launch(values)
     return _claim(metric, role, served, number, f"{number.text(metric.unit)} over {len(values)} launches", len(values))
 
 
@@ -66,13 +66,13 @@ def _of_answers(
     """Return the claim of a number of each answer."""
     if not launches:
         return None
-    numbers = percentiles(launches)
+    numbers = Percentiles.of(launches)
     over = f"{sum(map(len, launches))} answers of {len(launches)} launches"
-    return _claim(metric, role, served, numbers[P50], f"{in_words(numbers, metric.unit)} over {over}", len(launches))
+    return _claim(metric, role, served, numbers.p50, f"{numbers.words(metric.unit)} over {over}", len(launches))
 
 
 def _claim(  # noqa: PLR0917 - one place
-    metric: MetricDefinition, role: Role, served: Served, number: MedianLaunch, said: str, launches: int
+    metric: MetricDefinition, role: Role, served: Served, number: Bounded, said: str, launches: int
 ) -> ClaimDraft:
     """Return a claim over launches."""
     delay = f"; the asker itself takes {statistics.median(served.asker_s) * 1e3:.2g} ms" if served.asker_s else ""
