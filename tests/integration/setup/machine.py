@@ -17,11 +17,12 @@ from bridge.runner.maintenance.setup_checks import RECEIPT
 ROOT = Path(__file__).resolve().parents[3]
 SETUP = ROOT / "runner-setup"
 SERVICE_MANAGER = """#!/bin/sh
-# A service manager: `enable --now` starts a unit, `disable --now` stops it.
+# A service manager: `enable --now` starts a unit, `restart` starts it anew, `disable --now` stops it.
 for unit; do :; done
 state="$(dirname "$0")/running-$unit"
 case "$1" in
   enable) echo on > "$state" ;;
+  restart) echo restarted > "$state" ;;
   disable) rm -f "$state" ;;
   is-enabled|is-active) test -f "$state" ;;
 esac

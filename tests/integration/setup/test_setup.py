@@ -39,6 +39,16 @@ class TestLinux:
         assert again.stdout.splitlines()[-1] == "0 change(s) made"
         assert host.files() == before
 
+    def test_a_service_goes_by_the_unit_that_a_later_run_wrote(self, installed, tmp_path) -> None:
+        host = twin(installed[0], tmp_path)
+        moved = ("--bus", "https://example.org/owner/moved.git")
+        done = host.setup(*moved)
+        assert done.returncode == 0, done.stderr
+        assert "owner/moved.git" in (host.root / "etc/systemd/system/kakeya-runner.service").read_text()
+        assert host.running("kakeya-runner").read_text() == "restarted\n", done.stdout
+        assert host.running("kakeya-run.socket").read_text() == "on\n"
+        assert host.setup(*moved).stdout.splitlines()[-1] == "0 change(s) made"
+
     def test_the_installed_runner_starts_from_its_own_environment(self, installed) -> None:
         host, _, _ = installed
         runner = host.root / "opt/kakeya/bin/kakeya-runner"
