@@ -338,7 +338,8 @@ ensure_environment() { # prefix
     wrong "environment: $prefix/bin/kakeya-runner does not run" "run this script again without --check"
     return
   else
-    act "make the environment $prefix with $PYTHON" "$PYTHON" -m venv "$prefix"
+    # --clear: links to an interpreter that is gone would stay, and pip leaves a broken program of the same version alone
+    act "make the environment $prefix with $PYTHON" "$PYTHON" -m venv --clear "$prefix"
     if [ -n "$CONSTRAINTS" ]; then
       act "install $spec" pip_install "$prefix" -c "$CONSTRAINTS" "$spec"
     else

@@ -169,6 +169,23 @@ class TestLinux:
         assert "not enabled and running" in broken.stdout
         assert "enable --now kakeya-runner" in broken.stdout
 
+    @pytest.mark.ci
+    @pytest.mark.parametrize("gone", ["interpreter", "program"])
+    def test_an_environment_that_does_not_start_is_whole_after_another_run(self, installed, tmp_path, gone) -> None:
+        host = twin(installed[0], tmp_path)
+        programs = host.root / "opt/kakeya/bin"
+        if gone == "program":
+            (programs / "kakeya-runner").write_text("#!/bin/false\n")
+        else:
+            for link in [path for path in programs.iterdir() if path.is_symlink()]:
+                link.unlink()
+                link.symlink_to(tmp_path / "gone" / link.name)
+        assert host.setup("--check").returncode == 1
+        done = host.setup()
+        assert done.returncode == 0, done.stdout + done.stderr
+        checked = host.setup("--check")
+        assert checked.stdout.splitlines()[-1] == "all right", checked.stdout
+
     def test_the_units_confine_the_daemon_and_leave_the_sandbox_its_proc(self, installed) -> None:
         unit = (installed[0].root / "etc/systemd/system/kakeya-runner.service").read_text()
         assert "\nUser=kakeya-runner\n" in unit
