@@ -488,7 +488,7 @@ ensure_way_to_bus() { # home of the service's user
   remedy="as this user (sudo -u $DAEMON, HOME=$1) give git a credential for it and, over ssh, put the host's key into $1/.ssh/known_hosts; then run this script again"
   if [ "$MODE" = dry-run ]; then
     printf 'would  %s\n' "see that $DAEMON comes to the bus, before its service starts"
-  elif output=$(cd / && as_user "$DAEMON" env HOME="$1" GIT_TERMINAL_PROMPT=0 GIT_SSH_COMMAND="ssh -o BatchMode=yes" git ls-remote "$BUS" 2>&1 >/dev/null); then
+  elif output=$(cd / && as_user "$DAEMON" env HOME="$1" GIT_TERMINAL_PROMPT=0 GIT_SSH_COMMAND="ssh -o BatchMode=yes" git ls-remote "${BUS%%#*}" 2>&1 >/dev/null); then
     right "the bus: $DAEMON comes to it"
   elif [ "$MODE" = check ]; then
     wrong "the bus: $DAEMON does not come to it: $(last_line "$output")" "$remedy"

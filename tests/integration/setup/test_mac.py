@@ -107,8 +107,10 @@ def test_before_the_service_starts_its_user_has_to_come_to_the_bus(tmp_path) -> 
     subprocess.run(["git", "init", "--quiet", "--bare", str(tmp_path / "bus.git")], check=True)
     words = f"ROOT={tmp_path} DAEMON=_kakeya-runner BUS={tmp_path}/%s; ensure_way_to_bus {tmp_path}; echo and on"
     open_bus, no_bus = ask_shell(words % "bus.git"), ask_shell(words % "none.git")
+    pinned_bus = ask_shell(words % "bus.git#01k9x3")
 
     assert open_bus.stdout.splitlines() == ["ok     the bus: _kakeya-runner comes to it", "and on"]
+    assert pinned_bus.stdout == open_bus.stdout, pinned_bus.stderr
     assert (no_bus.returncode, no_bus.stdout) == (2, "")
     assert no_bus.stderr.startswith("error: the service is not started: _kakeya-runner does not come to the bus: ")
     assert f"put the host's key into {tmp_path}/.ssh/known_hosts" in no_bus.stderr
