@@ -315,7 +315,7 @@ ensure_unit() { # what unit changes: of its files, which what runs does not know
 }
 
 install_all() {
-  local before service_changes
+  local before environment_changes service_changes
   check_bus
   check_paths
   find_python
@@ -332,7 +332,9 @@ install_all() {
   ensure_folder "state folder" 700 "$STATE" "$DAEMON"
   ensure_folder "log folder" 750 "$LOGS" "$DAEMON"
   [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS" root
+  before=$CHANGED
   ensure_environment "$PREFIX"
+  environment_changes=$((CHANGED - before))
   ensure_models "$PREFIX"
   ensure_policy "$CONFIG/policy.toml" "${PREFIX#"$ROOT"}/bin/python" "$DAEMON"
   ensure_key "$PREFIX/bin/kakeya-runner" "$CONFIG/policy.toml" "$STATE" "$DAEMON"
@@ -345,7 +347,7 @@ install_all() {
   else
     ensure_file "service unit" 644 "$UNIT" "$(unit_text)"
   fi
-  service_changes=$((CHANGED - before)) before=$CHANGED
+  service_changes=$((CHANGED - before + environment_changes)) before=$CHANGED
   ensure_file "socket of the runs" 644 "$RUN_SOCKET_UNIT" "$(run_socket_text)"
   ensure_file "unit of a run" 644 "$RUN_UNIT" "$(run_unit_text)"
   ensure_unit "socket" kakeya-run.socket $((CHANGED - before))

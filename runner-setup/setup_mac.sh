@@ -210,7 +210,7 @@ ensure_wakefulness() {
 }
 
 install_all() {
-  local before changes
+  local before environment_changes changes
   check_bus
   check_paths
   find_python
@@ -224,7 +224,9 @@ install_all() {
   ensure_folder "state folder" 700 "$STATE" "$DAEMON"
   ensure_folder "log folder" 750 "$LOGS" "$DAEMON"
   [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS" root
+  before=$CHANGED
   ensure_environment "$PREFIX"
+  environment_changes=$((CHANGED - before))
   ensure_models "$PREFIX"
   ensure_policy "$CONFIG/policy.toml" "${PREFIX#"$ROOT"}/bin/python" "$DAEMON"
   ensure_key "$PREFIX/bin/kakeya-runner" "$CONFIG/policy.toml" "$STATE" "$DAEMON"
@@ -237,7 +239,7 @@ install_all() {
   else
     ensure_file "launchd daemon" 644 "$PLIST" "$(plist_text)"
   fi
-  changes=$((CHANGED - before))
+  changes=$((CHANGED - before + environment_changes))
   ensure_wakefulness
   ensure_way_to_bus "$STATE"
   ensure_service "$changes"

@@ -11,7 +11,7 @@ import pytest
 
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.policy.file import read_policy
-from tests.integration.setup.machine import ROOT, SETUP, Host, copied_source, twin
+from tests.integration.setup.machine import ROOT, SETUP, Host, copied_source, linked_package, twin
 
 
 def fault_hides_the_receipt(host: Host) -> bool:
@@ -48,6 +48,24 @@ class TestLinux:
         assert host.running("kakeya-runner").read_text() == "restarted\n", done.stdout
         assert host.running("kakeya-run.socket").read_text() == "on\n"
         assert host.setup(*moved).stdout.splitlines()[-1] == "0 change(s) made"
+
+    def test_another_package_takes_the_place_of_the_one_before(self, installed, tmp_path) -> None:
+        host = twin(installed[0], tmp_path)
+        environment = host.root / "opt/kakeya"
+        for name in ("lib", "lib64"):
+            (environment / name).unlink()
+        shutil.copytree(installed[0].root / "opt/kakeya/lib", environment / "lib", symlinks=True)
+        (environment / "lib64").symlink_to("lib")
+        host.source = linked_package(tmp_path, version="99.1")
+        checked = host.setup("--check")
+        assert checked.returncode == 1
+        assert "code: not as " in checked.stdout
+        done = host.setup()
+        assert done.returncode == 0, done.stdout + done.stderr
+        version = [environment / "bin/python", "-c", "from importlib.metadata import *; print(version('kakeya'))"]
+        assert subprocess.run(version, capture_output=True, text=True, check=True).stdout == "99.1\n"
+        assert host.running("kakeya-runner").read_text() == "restarted\n", done.stdout
+        assert host.setup().stdout.splitlines()[-1] == "0 change(s) made"
 
     def test_the_installed_runner_starts_from_its_own_environment(self, installed) -> None:
         host, _, _ = installed
