@@ -334,11 +334,17 @@ ensure_environment() { # prefix
   remember runner "environment" "$prefix/bin/kakeya-runner" "$prefix/bin/python"
   if "$prefix/bin/python" -I -c "import bridge" 2>/dev/null && "$prefix/bin/kakeya-runner" --help >/dev/null 2>&1; then
     right "environment: $prefix"
+    ensure_package "$prefix"
   elif [ "$MODE" = check ]; then
     wrong "environment: $prefix/bin/kakeya-runner does not run" "run this script again without --check"
     return
   else
-    act "make the environment $prefix with $PYTHON" "$PYTHON" -m venv "$prefix"
+    # Links to an interpreter that is gone would stay, and pip leaves a broken program of the same version alone.
+    if [ -f "$prefix/pyvenv.cfg" ]; then
+      act "make the environment $prefix anew with $PYTHON" "$PYTHON" -m venv --clear "$prefix"
+    else
+      act "make the environment $prefix with $PYTHON" "$PYTHON" -m venv "$prefix"
+    fi
     if [ -n "$CONSTRAINTS" ]; then
       act "install $spec" pip_install "$prefix" -c "$CONSTRAINTS" "$spec"
     else
@@ -349,6 +355,42 @@ ensure_environment() { # prefix
   fi
   if [ -z "$CONSTRAINTS" ] && [ "$EXTRAS" = "$LOCKED_EXTRAS" ]; then
     ensure_locked "$prefix"
+  fi
+}
+
+# The first file of a clone that is not installed as it is, or another version than a wheel's name has; else nothing.
+UNLIKE_PACKAGE='
+import importlib.metadata, importlib.util, sys
+from pathlib import Path
+
+package = Path(sys.argv[1])
+installed = importlib.metadata.version("kakeya")
+if package.suffix == ".whl":
+    print("" if package.name.split("-")[1] == installed else installed)
+for name in ("bridge", "engine") if package.is_dir() else ():
+    here = Path(importlib.util.find_spec(name).origin).parent
+    files = [(folder, path) for folder in (here, package / name) for path in folder.rglob("*.*")]
+    paths = {path.relative_to(folder) for folder, path in files if path.suffix in (".py", ".toml", ".json", ".jinja")}
+    for path in sorted(paths):
+        texts = [(folder / path).read_bytes() if (folder / path).is_file() else b"" for folder in (here, package / name)]
+        if texts[0] != texts[1]:
+            sys.exit(print(f"{name}/{path}"))
+'
+
+ensure_package() { # prefix: what is installed is what --package has; a requirement by name is as it was installed
+  local unlike
+  [ -d "$PACKAGE" ] || [ "${PACKAGE%.whl}" != "$PACKAGE" ] || return 0
+  unlike=$("$1/bin/python" -I -c "$UNLIKE_PACKAGE" "$PACKAGE")
+  if [ -z "$unlike" ]; then
+    right "code as $PACKAGE has it"
+  elif [ "$MODE" = check ]; then
+    wrong "code: not as $PACKAGE has it: $unlike" "run this script again without --check"
+  else
+    if [ -n "$CONSTRAINTS" ]; then
+      act "install $PACKAGE, instead of another $unlike" pip_install "$1" --no-deps --force-reinstall "$PACKAGE"
+    else
+      act "install $PACKAGE, instead of another $unlike" pip_install "$1" --no-deps --force-reinstall --no-build-isolation "$PACKAGE"
+    fi
   fi
 }
 
@@ -487,7 +529,7 @@ ensure_way_to_bus() { # home of the service's user
   remedy="as this user (sudo -u $DAEMON, HOME=$1) give git a credential for it and, over ssh, put the host's key into $1/.ssh/known_hosts; then run this script again"
   if [ "$MODE" = dry-run ]; then
     printf 'would  %s\n' "see that $DAEMON comes to the bus, before its service starts"
-  elif output=$(cd / && as_user "$DAEMON" env HOME="$1" GIT_TERMINAL_PROMPT=0 GIT_SSH_COMMAND="ssh -o BatchMode=yes" git ls-remote "$BUS" 2>&1 >/dev/null); then
+  elif output=$(cd / && as_user "$DAEMON" env HOME="$1" GIT_TERMINAL_PROMPT=0 GIT_SSH_COMMAND="ssh -o BatchMode=yes" git ls-remote "${BUS%%#*}" 2>&1 >/dev/null); then
     right "the bus: $DAEMON comes to it"
   elif [ "$MODE" = check ]; then
     wrong "the bus: $DAEMON does not come to it: $(last_line "$output")" "$remedy"

@@ -296,11 +296,16 @@ ${LOGS#"$ROOT"}/*.log {
 TXT
 }
 
-ensure_unit() { # what unit
+ensure_unit() { # what unit changes: of its files, which what runs does not know yet
   remember service "$1" "$SERVICE_MANAGER" "is-enabled --quiet $2" "$SERVICE_MANAGER enable --now $2"
   remember service "$1" "$SERVICE_MANAGER" "is-active --quiet $2" "$SERVICE_MANAGER enable --now $2"
   if "$SERVICE_MANAGER" is-enabled --quiet "$2" 2>/dev/null && "$SERVICE_MANAGER" is-active --quiet "$2" 2>/dev/null; then
-    right "$1: enabled and running"
+    if [ "$3" -eq 0 ]; then
+      right "$1: enabled and running"
+    else
+      act "load the changed unit of the $1" "$SERVICE_MANAGER" daemon-reload
+      act "restart the $1" "$SERVICE_MANAGER" restart "$2"
+    fi
   elif [ "$MODE" = check ]; then
     wrong "$1: $2 is not enabled and running" "$SERVICE_MANAGER enable --now $2"
   else
@@ -310,6 +315,7 @@ ensure_unit() { # what unit
 }
 
 install_all() {
+  local before environment_changes service_changes
   check_bus
   check_paths
   find_python
@@ -326,22 +332,26 @@ install_all() {
   ensure_folder "state folder" 700 "$STATE" "$DAEMON"
   ensure_folder "log folder" 750 "$LOGS" "$DAEMON"
   [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS" root
+  before=$CHANGED
   ensure_environment "$PREFIX"
+  environment_changes=$((CHANGED - before))
   ensure_models "$PREFIX"
   ensure_policy "$CONFIG/policy.toml" "${PREFIX#"$ROOT"}/bin/python" "$DAEMON"
   ensure_key "$PREFIX/bin/kakeya-runner" "$CONFIG/policy.toml" "$STATE" "$DAEMON"
   ensure_file "log rotation" 644 "$ROTATE" "$(rotate_text)"
   ensure_ssh_access "$STATE"
   ensure_actions
+  before=$CHANGED
   if [ -n "$ACTIONS_URL" ]; then
     ensure_file "service unit" 644 "$ACTIONS_UNIT" "$(actions_unit_text)"
   else
     ensure_file "service unit" 644 "$UNIT" "$(unit_text)"
   fi
+  service_changes=$((CHANGED - before + environment_changes)) before=$CHANGED
   ensure_file "socket of the runs" 644 "$RUN_SOCKET_UNIT" "$(run_socket_text)"
   ensure_file "unit of a run" 644 "$RUN_UNIT" "$(run_unit_text)"
-  ensure_unit "socket" kakeya-run.socket
-  ensure_unit "service" "$SERVICE"
+  ensure_unit "socket" kakeya-run.socket $((CHANGED - before))
+  ensure_unit "service" "$SERVICE" "$service_changes"
   ensure_receipt "$CONFIG/setup.tsv" "$DAEMON"
 }
 

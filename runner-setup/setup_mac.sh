@@ -173,10 +173,25 @@ TXT
 
 rotate_text() { printf '%s/runner.log %s: 640 8 1024 * J\n' "${LOGS#"$ROOT"}" "$DAEMON"; }
 
-ensure_service() {
+# What is loaded knows no changed file. bootout comes back before the daemon has ended; until then bootstrap fails.
+reload_daemon() {
+  local seconds=70 # ExitTimeOut of the file is 60
+  "$SERVICE_MANAGER" bootout "system/$SERVICE" || true
+  while [ "$seconds" -gt 0 ] && "$SERVICE_MANAGER" print "system/$SERVICE" >/dev/null 2>&1; do
+    sleep 1
+    seconds=$((seconds - 1))
+  done
+  "$SERVICE_MANAGER" bootstrap system "$SERVICE_FILE"
+}
+
+ensure_service() { # changes of its file
   remember service "daemon" "$SERVICE_MANAGER" "print system/$SERVICE" "$SERVICE_MANAGER bootstrap system $SERVICE_FILE"
   if [ "$MODE" != dry-run ] && "$SERVICE_MANAGER" print "system/$SERVICE" >/dev/null 2>&1; then
-    right "daemon: loaded"
+    if [ "$1" -eq 0 ]; then
+      right "daemon: loaded"
+    else
+      act "load the changed daemon $SERVICE" reload_daemon
+    fi
   elif [ "$MODE" = check ]; then
     wrong "daemon: $SERVICE is not loaded" "$SERVICE_MANAGER bootstrap system $SERVICE_FILE"
   else
@@ -195,6 +210,7 @@ ensure_wakefulness() {
 }
 
 install_all() {
+  local before environment_changes changes
   check_bus
   check_paths
   find_python
@@ -208,21 +224,25 @@ install_all() {
   ensure_folder "state folder" 700 "$STATE" "$DAEMON"
   ensure_folder "log folder" 750 "$LOGS" "$DAEMON"
   [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS" root
+  before=$CHANGED
   ensure_environment "$PREFIX"
+  environment_changes=$((CHANGED - before))
   ensure_models "$PREFIX"
   ensure_policy "$CONFIG/policy.toml" "${PREFIX#"$ROOT"}/bin/python" "$DAEMON"
   ensure_key "$PREFIX/bin/kakeya-runner" "$CONFIG/policy.toml" "$STATE" "$DAEMON"
   ensure_file "log rotation" 644 "$ROTATE" "$(rotate_text)"
   ensure_ssh_access "$STATE"
   ensure_actions
+  before=$CHANGED
   if [ -n "$ACTIONS_URL" ]; then
     ensure_file "launchd daemon" 644 "$ACTIONS_PLIST" "$(actions_plist_text)"
   else
     ensure_file "launchd daemon" 644 "$PLIST" "$(plist_text)"
   fi
+  changes=$((CHANGED - before + environment_changes))
   ensure_wakefulness
   ensure_way_to_bus "$STATE"
-  ensure_service
+  ensure_service "$changes"
   ensure_receipt "$CONFIG/setup.tsv" "$DAEMON"
 }
 

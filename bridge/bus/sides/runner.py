@@ -51,6 +51,8 @@ from bridge.system.clock import rfc3339
 if TYPE_CHECKING:
     from bridge.bus.moving import Place
 
+BUS_SETTING: Final = 'bus = "{place}" in policy.toml, and behind --bus in a service that names one'
+"""Where a host says which bus it serves; what a service's command line names goes before its policy."""
 _BEACON_TRIES: Final = 2  # another writer was there first: over what it wrote
 
 
@@ -62,7 +64,7 @@ class RunnerBus(SharedBus):
     and that nothing was written. A start is one more, on a ref that nobody moves.
     """
 
-    GO_ON = 'on this host: bus = "{place}" in policy.toml, then kakeya-runner serve; what it began goes on there'
+    GO_ON = f"on this host: {BUS_SETTING}, then kakeya-runner serve; what it began goes on there"
 
     @property
     def history(self) -> History:

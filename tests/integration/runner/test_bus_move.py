@@ -74,7 +74,9 @@ def test_a_bus_that_moved_has_all_of_its_refs_and_tells_everybody_in_one_line(ow
     assert (code, document["outcome"]["message"]) == (3, f"the bus of {s.route} moved to {new}")
     assert document["outcome"]["remedy"].startswith(f"kakeya-mac init --bus '{new}#{bus_id}'")
     served = s.run("once", "--bus", s.route)
-    assert (served.code, f'bus = "{new}" in policy.toml' in served.stderr) == (3, True), served
+    named = f'bus = "{new}" in policy.toml, and behind --bus in a service that names one, then kakeya-runner serve'
+    assert f"on each host: {named}" in moved.stdout + moved.stderr
+    assert (served.code, f"on this host: {named}" in served.stderr) == (3, True), served
     assert s.starts() == []
     status = s.run("status").stdout
     assert (f"moved to {new}" in status, f'bus = "{new}" in policy.toml' in status) == (True, True), status

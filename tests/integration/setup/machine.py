@@ -17,11 +17,12 @@ from bridge.runner.maintenance.setup_checks import RECEIPT
 ROOT = Path(__file__).resolve().parents[3]
 SETUP = ROOT / "runner-setup"
 SERVICE_MANAGER = """#!/bin/sh
-# A service manager: `enable --now` starts a unit, `disable --now` stops it.
+# A service manager: `enable --now` starts a unit, `restart` starts it anew, `disable --now` stops it.
 for unit; do :; done
 state="$(dirname "$0")/running-$unit"
 case "$1" in
   enable) echo on > "$state" ;;
+  restart) echo restarted > "$state" ;;
   disable) rm -f "$state" ;;
   is-enabled|is-active) test -f "$state" ;;
 esac
@@ -87,13 +88,13 @@ def copied_source(folder: Path) -> Path:
     return folder
 
 
-def linked_package(folder: Path) -> Path:
+def linked_package(folder: Path, version: str | None = None) -> Path:
     """Write a wheel that consists of this tree and this interpreter's packages by name.
 
     What is installed starts as it should, in two seconds; `copied_source` takes a minute to build and download.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    name, version = project["name"], project["version"]
+    name, version = project["name"], version or project["version"]
     about = f"{name}-{version}.dist-info"
     scripts = "".join(f"{script} = {place}\n" for script, place in project["scripts"].items())
     files = {

@@ -107,8 +107,10 @@ def test_before_the_service_starts_its_user_has_to_come_to_the_bus(tmp_path) -> 
     subprocess.run(["git", "init", "--quiet", "--bare", str(tmp_path / "bus.git")], check=True)
     words = f"ROOT={tmp_path} DAEMON=_kakeya-runner BUS={tmp_path}/%s; ensure_way_to_bus {tmp_path}; echo and on"
     open_bus, no_bus = ask_shell(words % "bus.git"), ask_shell(words % "none.git")
+    pinned_bus = ask_shell(words % "bus.git#01k9x3")
 
     assert open_bus.stdout.splitlines() == ["ok     the bus: _kakeya-runner comes to it", "and on"]
+    assert pinned_bus.stdout == open_bus.stdout, pinned_bus.stderr
     assert (no_bus.returncode, no_bus.stdout) == (2, "")
     assert no_bus.stderr.startswith("error: the service is not started: _kakeya-runner does not come to the bus: ")
     assert f"put the host's key into {tmp_path}/.ssh/known_hosts" in no_bus.stderr
@@ -122,3 +124,37 @@ def test_a_user_of_the_service_on_a_mac_is_a_role_account_with_a_free_number() -
     assert ask_shell(program, "\n".join(taken)).stdout == "398\n"
     assert 'sysadminctl -addUser "$1" -roleAccount -UID' in script
     assert set(re.findall(r"^(?:RUN|ACTIONS)_USER=(.)", script, re.MULTILINE)) == {"_"}
+
+
+LAUNCHD = """#!/bin/sh
+# Stands in for launchctl: notes its calls, and knows whether a daemon is loaded.
+echo "$@" >> "$(dirname "$0")/calls"
+case "$1" in
+  print) test -f "$(dirname "$0")/loaded" ;;
+  bootout) rm "$(dirname "$0")/loaded" ;;
+  bootstrap) touch "$(dirname "$0")/loaded" ;;
+esac
+"""
+
+
+def function_of_the_script(name: str) -> str:
+    script = (SETUP / "setup_mac.sh").read_text()
+    return script[script.index(f"\n{name}() {{") :].partition("\n}\n")[0] + "\n}\n"
+
+
+def test_a_daemon_whose_file_changed_is_loaded_anew_and_another_is_left_alone(tmp_path) -> None:
+    manager = tmp_path / "launchctl"
+    manager.write_text(LAUNCHD)
+    manager.chmod(0o755)
+    (tmp_path / "loaded").touch()
+    functions = function_of_the_script("reload_daemon") + function_of_the_script("ensure_service")
+    names = f"SERVICE_MANAGER={manager} SERVICE=org.kakeya.runner SERVICE_FILE=/runner.plist"
+
+    same = ask_shell(f"{functions}{names}; ensure_service 0")
+    assert same.stdout == "ok     daemon: loaded\n", same.stderr
+    changed = ask_shell(f"{functions}{names}; ensure_service 1")
+    assert changed.stdout == "do     load the changed daemon org.kakeya.runner\n", changed.stderr
+    assert [line for line in (tmp_path / "calls").read_text().splitlines() if not line.startswith("print")] == [
+        "bootout system/org.kakeya.runner",
+        "bootstrap system /runner.plist",
+    ]

@@ -11,7 +11,7 @@ import pytest
 
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.policy.file import read_policy
-from tests.integration.setup.machine import ROOT, SETUP, Host, copied_source, twin
+from tests.integration.setup.machine import ROOT, SETUP, Host, copied_source, linked_package, twin
 
 
 def fault_hides_the_receipt(host: Host) -> bool:
@@ -38,6 +38,34 @@ class TestLinux:
         assert again.returncode == 0, again.stderr
         assert again.stdout.splitlines()[-1] == "0 change(s) made"
         assert host.files() == before
+
+    def test_a_service_goes_by_the_unit_that_a_later_run_wrote(self, installed, tmp_path) -> None:
+        host = twin(installed[0], tmp_path)
+        moved = ("--bus", "https://example.org/owner/moved.git")
+        done = host.setup(*moved)
+        assert done.returncode == 0, done.stderr
+        assert "owner/moved.git" in (host.root / "etc/systemd/system/kakeya-runner.service").read_text()
+        assert host.running("kakeya-runner").read_text() == "restarted\n", done.stdout
+        assert host.running("kakeya-run.socket").read_text() == "on\n"
+        assert host.setup(*moved).stdout.splitlines()[-1] == "0 change(s) made"
+
+    def test_another_package_takes_the_place_of_the_one_before(self, installed, tmp_path) -> None:
+        host = twin(installed[0], tmp_path)
+        environment = host.root / "opt/kakeya"
+        for name in ("lib", "lib64"):
+            (environment / name).unlink()
+        shutil.copytree(installed[0].root / "opt/kakeya/lib", environment / "lib", symlinks=True)
+        (environment / "lib64").symlink_to("lib")
+        host.source = linked_package(tmp_path, version="99.1")
+        checked = host.setup("--check")
+        assert checked.returncode == 1
+        assert "code: not as " in checked.stdout
+        done = host.setup()
+        assert done.returncode == 0, done.stdout + done.stderr
+        version = [environment / "bin/python", "-c", "from importlib.metadata import *; print(version('kakeya'))"]
+        assert subprocess.run(version, capture_output=True, text=True, check=True).stdout == "99.1\n"
+        assert host.running("kakeya-runner").read_text() == "restarted\n", done.stdout
+        assert host.setup().stdout.splitlines()[-1] == "0 change(s) made"
 
     def test_the_installed_runner_starts_from_its_own_environment(self, installed) -> None:
         host, _, _ = installed
@@ -158,6 +186,23 @@ class TestLinux:
         assert broken.returncode == 1
         assert "not enabled and running" in broken.stdout
         assert "enable --now kakeya-runner" in broken.stdout
+
+    @pytest.mark.ci
+    @pytest.mark.parametrize("gone", ["interpreter", "program"])
+    def test_an_environment_that_does_not_start_is_whole_after_another_run(self, installed, tmp_path, gone) -> None:
+        host = twin(installed[0], tmp_path)
+        programs = host.root / "opt/kakeya/bin"
+        if gone == "program":
+            (programs / "kakeya-runner").write_text("#!/bin/false\n")
+        else:
+            for link in [path for path in programs.iterdir() if path.is_symlink()]:
+                link.unlink()
+                link.symlink_to(tmp_path / "gone" / link.name)
+        assert host.setup("--check").returncode == 1
+        done = host.setup()
+        assert done.returncode == 0, done.stdout + done.stderr
+        checked = host.setup("--check")
+        assert checked.stdout.splitlines()[-1] == "all right", checked.stdout
 
     def test_the_units_confine_the_daemon_and_leave_the_sandbox_its_proc(self, installed) -> None:
         unit = (installed[0].root / "etc/systemd/system/kakeya-runner.service").read_text()

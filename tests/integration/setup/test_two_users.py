@@ -94,6 +94,15 @@ def test_the_users_are_kept_apart_a_broken_set_up_is_found_and_all_of_it_goes_ag
         mended = overlay.setup(source, *options, "--check")
         assert mended.returncode == 0, mended.stdout
 
+    if not jobs:
+        file = source / "bridge" / "__init__.py"
+        file.write_text(f"{file.read_text()}# of a later version\n")
+        older = overlay.setup(source, "--check")
+        assert (older.returncode, "bridge/__init__.py" in older.stdout) == (1, True), older.stdout
+        assert overlay.setup(source).returncode == 0
+        mended = overlay.setup(source, "--check")
+        assert mended.returncode == 0, mended.stdout
+
     assert overlay.run("mkdir -m 700 /shut && cp -L $(which -a python3 | grep ^/usr/bin) /shut/").returncode == 0
     shut = overlay.setup(source, *options, "--python", "/shut/python3", "--check")
     closed_lines = [line for line in shut.stdout.splitlines() if "/shut is closed to others" in line]

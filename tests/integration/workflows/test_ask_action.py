@@ -17,6 +17,12 @@ from tests.support.printed_page import GUIDES, carry_out
 pytestmark = pytest.mark.ci
 
 ACTION = Path(__file__).parents[3] / ".github" / "actions" / "run"
+JOB_TOKEN = "token-of-the-job"
+GH = """#!/bin/sh
+# As GitHub's own in a job: it takes its token from this variable alone, and notes what it was asked for.
+[ -n "$GH_TOKEN" ] || { echo "gh: set the GH_TOKEN environment variable" >&2; exit 4; }
+printf '%s\\n' "$GH_TOKEN" "$*" > "$RUNNER_TEMP/dispatched"
+"""
 
 
 @pytest.fixture
@@ -33,8 +39,9 @@ def environment_of(given: dict[str, str]) -> dict[str, str]:
     assert given.keys() <= action["inputs"].keys()
     values = {name: given.get(name, facts.get("default", "")) for name, facts in action["inputs"].items()}
     (step,) = action["runs"]["steps"]
+    env = {name: text.replace("${{ github.token }}", JOB_TOKEN) for name, text in step["env"].items()}
     return {name: re.sub(r"\$\{\{ inputs\.([a-z-]+) \}\}", lambda match: values[match[1]], text)
-            for name, text in step["env"].items()}  # fmt: skip
+            for name, text in env.items()}  # fmt: skip
 
 
 def printed_inputs() -> dict[str, str]:
@@ -46,13 +53,21 @@ def printed_inputs() -> dict[str, str]:
     return {name: str(value) for name, value in step["with"].items()}
 
 
-def run_step(people: TwoPeople, tmp_path: Path, given: dict[str, str]):
-    """Run the step in the colleague's clone; return how it ended, its outputs and the job's summary."""
+def run_step(people: TwoPeople, tmp_path: Path, given: dict[str, str], path: str | None = None):
+    """Run the step in the colleague's clone; return how it ended, its outputs and the job's summary.
+
+    Args:
+        people: whose bus and clone they are.
+        tmp_path: the job's temporary folder.
+        given: inputs of the action.
+        path: where programs are looked for; None for the colleague's own.
+    """
     outputs, summary = tmp_path / "outputs", tmp_path / "summary"
     files = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(outputs), "GITHUB_STEP_SUMMARY": str(summary)}
+    own = people.colleague.env | ({} if path is None else {"PATH": path})
     ran = subprocess.run(
         ["bash", "-c", '"$GITHUB_ACTION_PATH/run.sh"'], cwd=people.colleague.top,
-        env={**people.colleague.env, **files, "GITHUB_ACTION_PATH": str(ACTION), **environment_of(given)},
+        env={**own, **files, "GITHUB_ACTION_PATH": str(ACTION), **environment_of(given)},
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     lines = outputs.read_text().splitlines() if outputs.exists() else []
@@ -78,6 +93,21 @@ def test_a_job_asks_signed_waits_and_has_the_summary(people, tmp_path):
     assert Path(outputs["folder"], "run.json").is_file()
     assert "github-actions" in summary
     assert not (tmp_path / "kakeya-key").exists()
+
+
+def test_a_workflow_that_wakes_the_host_is_dispatched_with_the_token_of_the_job(people, tmp_path):
+    program = tmp_path / "bin" / "gh"
+    program.parent.mkdir()
+    program.write_text(GH)
+    program.chmod(0o755)
+    given = {"bus": people.route, "preset": "mlx-env-probe", "wait": "200s", "dispatch": "mac-bridge.yml"}
+
+    ran, outputs, _ = run_step(people, tmp_path, given, f"{program.parent}:{people.colleague.env['PATH']}")
+
+    assert ran.returncode == 0, ran.stderr
+    token, words = (tmp_path / "dispatched").read_text().splitlines()
+    assert token == JOB_TOKEN
+    assert words.startswith(f"workflow run mac-bridge.yml -f request_branch=mac-bridge/mlx-env-probe-{outputs['id']}")
 
 
 def test_a_preset_that_is_none_fails_the_step_with_what_to_do(people, tmp_path):
