@@ -148,7 +148,8 @@ def _link(source: Source, making: Path) -> dict[str, Any]:
     if folder is None:
         raise ModelWeightsError(f"{source.origin} holds no checkpoint")
     for path in sorted(folder.iterdir()):
-        if path.is_file():
+        # Each model has a card of its own; through a link the other's would be written over.
+        if path.is_file() and path.name != CARD:
             (making / path.name).symlink_to(path.resolve())
         elif path.name == "additional_chat_templates":
             (making / path.name).symlink_to(path.resolve(), target_is_directory=True)

@@ -122,10 +122,13 @@ def test_an_installed_distribution_is_found_by_its_name(
 def test_a_folder_is_linked_and_stays_when_it_is_removed(gguf_file: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     assert models(["add", str(gguf_file), "--root", str(root), "--name", "made"]) == 0
+    card = (root / "made" / CARD).read_text()
     assert models(["add", str(root / "made"), "--root", str(root), "--name", "linked", "--licence", "mine"]) == 0
+    assert json.loads((root / "linked" / CARD).read_text())["linked"]
     assert inspect([str(root / "linked")]) == 0
     assert models(["remove", "linked", "--root", str(root)]) == 0
     assert (root / "made" / "model.safetensors").is_file()
+    assert (root / "made" / CARD).read_text() == card
 
 
 def test_a_folder_that_is_not_whole_is_not_linked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
