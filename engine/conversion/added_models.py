@@ -174,7 +174,9 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+        model, report = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float32, output_loading_info=True
+        )
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     except Exception as error:
         # transformers and gguf raise classes of their own for architectures and packings that they do not read.
@@ -183,6 +185,13 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
             f"transformers cannot read {file.name} ({header.architecture}): {type(error).__name__}: {cause}. Use a "
             "file of another architecture or quantisation"
         ) from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        # transformers fills them with random numbers and says so in its log alone.
+        raise ModelWeightsError(
+            f"{file.name} lacks the tensors {missing[:4]} ({len(missing)} in all) of the "
+            f"{header.architecture} model that transformers makes of it. Use a whole file, or the folder of the model"
+        )
     tied = bool(model.config.get_text_config().tie_word_embeddings)
     kind = getattr(torch, dtype)
     tensors = {

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,6 +175,14 @@ def unlicensed(file: Path) -> None:
     tiny_gguf.write_gguf(file, licence=None)
 
 
+def with_entries(more: Callable[[Any], None]) -> Callable[[Path], None]:
+    def change(file: Path) -> None:
+        file.unlink()
+        tiny_gguf.write_gguf(file, more=more)
+
+    return change
+
+
 def replaced(file: Path) -> None:
     file.write_bytes(b"PK" + bytes(64))
 
@@ -185,6 +194,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a packing that nobody knows": (packed_as_nothing, "packed as type 99"),
     "more rows than tokens": (other_rows, "lists 300 tokens and has 304 rows"),
     "no licence": (unlicensed, "names no licence"),
+    "a part of a file": (with_entries(lambda writer: writer.add_uint16("split.count", 3)), "is one of 3 parts"),
     "another file": (replaced, "is no GGUF file"),
 }
 
@@ -202,6 +212,17 @@ def test_a_bad_file_is_one_line_and_leaves_nothing(
     assert message in error
     assert error.count("\n") == 1
     assert list(root.iterdir()) == []
+
+
+def test_a_tensor_that_the_file_lacks_is_named_and_not_made_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tiny_gguf.write_gguf(tmp_path / "lacking.gguf", left_out="blk.1.ffn_down.weight")
+    assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 3
+    # Behind the bar that transformers draws while it unpacks.
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: lacking.gguf lacks the tensors ['model.layers.1.mlp.down_proj.weight'] (1 in all)")
+    assert list((tmp_path / "root").iterdir()) == []
 
 
 @pytest.mark.parametrize(
