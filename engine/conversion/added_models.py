@@ -31,6 +31,8 @@ VALUE_BYTES: Final = {"float32": 4, "bfloat16": 2}
 MARGIN_BYTES: Final = 1 << 27
 """Room beside the weights: tokenizer, licence and what a disk keeps for itself."""
 USUAL_ROOT: Final = "kakeya-models"
+FACTORS: Final = "rope_freqs.weight"
+"""The tensor of a GGUF file by which the period of each pair is multiplied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,29 @@ def _link(source: Source, making: Path) -> dict[str, Any]:
     return {"linked": True}
 
 
+def _check_positions(file: Path, header: GgufHeader) -> None:
+    """Check that a file scales no positions: what it says of that transformers leaves out when it reads GGUF.
+
+    llama.cpp writes the kind and the factor, and for Llama 3 a tensor of factors.
+
+    Raises:
+        ModelWeightsError: If it does.
+    """
+    own = header.architecture
+    kind, factor, older = (
+        header.values.get(f"{own}.rope.{name}") for name in ("scaling.type", "scaling.factor", "scale_linear")
+    )
+    scaled = f"by {kind} with factor {factor}" if kind not in {None, "none"} and factor != 1.0 else None
+    scaled = scaled or (f"by linear with factor {older}" if older not in {None, 1.0} else None)
+    if own == "llama" and FACTORS in header.tensors:
+        scaled = f"by {FACTORS}"
+    if scaled is not None:
+        raise ModelWeightsError(
+            f"{file.name} scales positions {scaled}, which transformers leaves out when it reads GGUF; the model would "
+            "be another one. Add the folder of the model instead"
+        )
+
+
 def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> dict[str, Any]:
     """Write the values of a GGUF file as safetensors, with the tokenizer and template that it holds."""
     if dtype not in DTYPES:
@@ -164,6 +189,7 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     file = source.gguf
     if file is None:
         raise ModelWeightsError(f"{source.origin} holds no GGUF file")
+    _check_positions(file, header)
     check_room(making, header.parameters * VALUE_BYTES[dtype] + MARGIN_BYTES)
     with needs_extra("models", "what reads GGUF files"):
         importlib.import_module("accelerate")  # transformers asks for it

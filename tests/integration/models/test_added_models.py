@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("gguf", reason="the gguf package is not installed")
@@ -183,6 +184,18 @@ def with_entries(more: Callable[[Any], None]) -> Callable[[Path], None]:
     return change
 
 
+def scaling(kind: str, factor: float) -> Callable[[Path], None]:
+    def add(writer: Any) -> None:
+        writer.add_string("llama.rope.scaling.type", kind)
+        writer.add_float32("llama.rope.scaling.factor", factor)
+
+    return with_entries(add)
+
+
+def with_factors(writer: Any) -> None:
+    writer.add_tensor("rope_freqs.weight", np.full(tiny_gguf.HIDDEN // tiny_gguf.HEADS // 2, 8.0, np.float32))
+
+
 def replaced(file: Path) -> None:
     file.write_bytes(b"PK" + bytes(64))
 
@@ -195,6 +208,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "more rows than tokens": (other_rows, "lists 300 tokens and has 304 rows"),
     "no licence": (unlicensed, "names no licence"),
     "a part of a file": (with_entries(lambda writer: writer.add_uint16("split.count", 3)), "is one of 3 parts"),
+    "positions by YaRN": (scaling("yarn", 4.0), "scales positions by yarn with factor 4.0"),
+    "positions of Llama 3": (with_entries(with_factors), "scales positions by rope_freqs.weight"),
     "another file": (replaced, "is no GGUF file"),
 }
 
@@ -212,6 +227,13 @@ def test_a_bad_file_is_one_line_and_leaves_nothing(
     assert message in error
     assert error.count("\n") == 1
     assert list(root.iterdir()) == []
+
+
+def test_a_file_that_says_that_it_scales_no_positions_is_added(tmp_path: Path) -> None:
+    file = tmp_path / "plain.gguf"
+    file.touch()
+    scaling("none", 1.0)(file)
+    assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 0
 
 
 def test_a_tensor_that_the_file_lacks_is_named_and_not_made_up(
