@@ -18,8 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from engine.checkpoint import read_object, weight_files
-from engine.conversion.gguf_header import GgufHeader, read_header
+from engine.checkpoint import GENERATION_CONFIG, read_object, weight_files
+from engine.conversion.gguf_header import TOKENS, GgufHeader, read_header
 from engine.conversion.model_sources import Source, check_room, find_source, sha256_of
 from engine.errors import ModelWeightsError, UsageError, needs_extra
 from engine.reader import read_checkpoint
@@ -31,6 +31,8 @@ VALUE_BYTES: Final = {"float32": 4, "bfloat16": 2}
 MARGIN_BYTES: Final = 1 << 27
 """Room beside the weights: tokenizer, licence and what a disk keeps for itself."""
 USUAL_ROOT: Final = "kakeya-models"
+ENDS: Final = ("eos", "eot", "eom")
+"""What GGUF calls the ends of a text, of a turn, and of a message that waits for a tool."""
 FACTORS: Final = "rope_freqs.weight"
 """The tensor of a GGUF file by which the period of each pair is multiplied."""
 
@@ -182,6 +184,12 @@ def _check_positions(file: Path, header: GgufHeader) -> None:
         )
 
 
+def _ends(header: GgufHeader) -> list[int]:
+    """Return the ids of the tokens that a file says end a text, a turn or a message; transformers reads the first."""
+    named = [header.values.get(f"tokenizer.ggml.{name}_token_id") for name in ENDS]
+    return list(dict.fromkeys(index for index in named if type(index) is int and 0 <= index < header.lengths[TOKENS]))
+
+
 def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> dict[str, Any]:
     """Write the values of a GGUF file as safetensors, with the tokenizer and template that it holds."""
     if dtype not in DTYPES:
@@ -235,6 +243,9 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     config |= older_names(config)  # readers that know no rope_parameters would take a base of their own
     (making / "config.json").write_text(json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8")
     tokenizer.save_pretrained(making)
+    ends = _ends(header)
+    if ends:
+        (making / GENERATION_CONFIG).write_text(json.dumps({"eos_token_id": ends}) + "\n", encoding="utf-8")
     return {
         "file": {"name": file.name, "sha256": sha256_of(file), "packed": header.kinds},
         "dtype": dtype,

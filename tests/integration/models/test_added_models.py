@@ -236,6 +236,18 @@ def test_a_file_that_says_that_it_scales_no_positions_is_added(tmp_path: Path) -
     assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 0
 
 
+def test_an_answer_ends_at_every_token_that_the_file_calls_an_end(tmp_path: Path) -> None:
+    def add(writer: Any) -> None:
+        writer.add_uint32("tokenizer.ggml.eot_token_id", tiny_gguf.TOKENS - 2)
+        writer.add_uint32("tokenizer.ggml.eom_token_id", 2**32 - 1)  # what stands for none
+
+    file, root = tiny_gguf.write_gguf(tmp_path / "turns.gguf", more=add), tmp_path / "root"
+    assert models(["add", str(file), "--root", str(root)]) == 0
+    stops = read_checkpoint(root / "turns").stops
+    assert set(stops) == {tiny_gguf.TOKENS - 1, tiny_gguf.TOKENS - 2}
+    assert stops[tiny_gguf.TOKENS - 2] == ("generation_config.json",)
+
+
 def test_a_tensor_that_the_file_lacks_is_named_and_not_made_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
