@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.chat import CLOCK, DEFAULT, chat_templates
+from engine.chat import CLOCK, DEFAULT, chat_templates, read_names
 from engine.checkpoint import (
     GENERATION_CONFIG,
     SAME_MODEL,
@@ -328,11 +328,11 @@ def _template(folder: Path) -> Template | None:
     if not templates:
         return None
     usual = templates.get(DEFAULT) or next(iter(templates.values()))
-    words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", usual))
+    argument_names = read_names(usual)
     return Template(
         names=tuple(sorted(templates)),
-        arguments=tuple(name for name in ARGUMENTS if name in words),
-        reads_clock=CLOCK in words,
+        arguments=tuple(name for name in ARGUMENTS if name in argument_names),
+        reads_clock=CLOCK in usual,
         sha256=hashlib.sha256(usual.encode()).hexdigest(),
     )
 
