@@ -21,6 +21,7 @@ from engine.checkpoint import (
     check_files,
     lost_files,
     missing_tensors,
+    named_dtype,
     quantisation_of,
     read_object,
     read_target_config,
@@ -210,8 +211,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     text = text_config(config)
     settings = tokenizer_settings(folder)
     legacy = settings.get("legacy")
-    named = text.get("dtype") or text.get("torch_dtype") or config.get("dtype") or config.get("torch_dtype")
-    dtype = None if named is None else str(named)
+    dtype = named_dtype(config)
     return Checkpoint(
         folder=folder,
         name=model_name(folder),
