@@ -210,6 +210,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a part of a file": (with_entries(lambda writer: writer.add_uint16("split.count", 3)), "is one of 3 parts"),
     "positions by YaRN": (scaling("yarn", 4.0), "scales positions by yarn with factor 4.0"),
     "positions of Llama 3": (with_entries(with_factors), "scales positions by rope_freqs.weight"),
+    "an alignment in words": (with_entries(lambda writer: writer.add_string("general.alignment", "wide")), "is 'wide'"),
     "another file": (replaced, "is no GGUF file"),
 }
 
