@@ -26,7 +26,9 @@ CLOCK = "strftime_now"
 """What templates call for the date."""
 CLOCK_CALL = re.compile(rf"{CLOCK}\(\s*(?P<quote>['\"])(?P<format>[^'\"]*)(?P=quote)\s*\)")
 """How they call it; transformers hands a template nothing that could be called in its place."""
-OWN_ARGUMENTS = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", CLOCK})
+GENERATION = re.compile(r"\{%[-+]?\s*(?:end)?generation\s*[-+]?%\}")
+"""A pair of tags of transformers' own, around what a model says."""
+OWN_ARGUMENTS = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", "raise_exception", CLOCK})
 """What a template reads and no request says."""
 
 Message = Mapping[str, Any]
@@ -50,6 +52,24 @@ def chat_templates(folder: Path) -> dict[str, str]:
         if DEFAULT not in templates and path.is_file():
             templates = _listed(read_object(path).get("chat_template"), path) | templates
     return templates
+
+
+def read_names(source: str) -> frozenset[str]:
+    """Return what a template reads of what it is handed, by name; nothing of one that cannot be read.
+
+    A field of a message or a word of a text is no argument, whatever it is called: gpt-oss's templates read
+    ``message.thinking`` and know no such switch.
+    """
+    from jinja2 import TemplateError, meta
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"])
+    # No sum is worked out in advance, so a template of large numbers costs nothing here.
+    environment.intercepted_binops = frozenset(environment.default_binop_table)
+    try:
+        return frozenset(meta.find_undeclared_variables(environment.parse(GENERATION.sub("", source))))
+    except (TemplateError, RecursionError):
+        return frozenset()  # whoever renders it says what is wrong
 
 
 def render_chat(
@@ -81,18 +101,18 @@ def render_chat(
     name, source = _chosen(folder, template)
     # A template that writes a token the folder does not name writes nothing.
     values: dict[str, Any] = {"bos_token": "", "eos_token": "", **named_tokens(tokenizer_settings(folder))}
-    words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", source))
+    names = read_names(source)
     if thinking is not None:
-        name_of_it = next((word for word in (THINKING, "thinking") if word in words), None)
+        name_of_it = next((name for name in (THINKING, "thinking") if name in names), None)
         if name_of_it is None:
             raise UsageError(f"the chat template of {folder} does not read {THINKING}; leave --thinking out")
         values[name_of_it] = thinking
     for argument, value in (arguments or {}).items():
-        if argument not in words or argument in OWN_ARGUMENTS:
+        if argument not in names or argument in OWN_ARGUMENTS:
             raise UsageError(f"the chat template of {folder} does not read {argument!r}; leave --template-argument out")
         values[argument] = value
     if day is not None:
-        if CLOCK not in words:
+        if CLOCK not in source:
             raise UsageError(f"the chat template of {folder} writes no date; leave --date out")
         source = CLOCK_CALL.sub(lambda call: json.dumps(day.strftime(call["format"])), source)
     tools = values.pop("tools", None)

@@ -366,8 +366,13 @@ def quantisation_of(config: Mapping[str, Any]) -> str | None:
     return None
 
 
+def named_dtype(config: Mapping[str, Any]) -> str | None:
+    """Return the dtype that a config names for its language model, else for the whole; None where it names none."""
+    places = (part.get(name) for part in (text_config(config), config) for name in ("dtype", "torch_dtype"))
+    named = next((value for value in places if value), None)
+    return None if named is None else str(named)
+
+
 def number_format(config: Mapping[str, Any]) -> str:
     """Return how the weights of a quantised folder are packed, else the dtype its config names."""
-    inner = text_config(config)
-    named = inner.get("dtype") or inner.get("torch_dtype") or config.get("torch_dtype") or "unknown"
-    return quantisation_of(config) or str(named)
+    return quantisation_of(config) or named_dtype(config) or "unknown"

@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.chat import CLOCK, DEFAULT, chat_templates
+from engine.chat import CLOCK, DEFAULT, chat_templates, read_names
 from engine.checkpoint import (
     GENERATION_CONFIG,
     SAME_MODEL,
     check_files,
     lost_files,
     missing_tensors,
+    named_dtype,
     quantisation_of,
     read_object,
     read_target_config,
@@ -210,8 +211,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     text = text_config(config)
     settings = tokenizer_settings(folder)
     legacy = settings.get("legacy")
-    named = text.get("dtype") or text.get("torch_dtype") or config.get("dtype") or config.get("torch_dtype")
-    dtype = None if named is None else str(named)
+    dtype = named_dtype(config)
     return Checkpoint(
         folder=folder,
         name=model_name(folder),
@@ -328,11 +328,11 @@ def _template(folder: Path) -> Template | None:
     if not templates:
         return None
     usual = templates.get(DEFAULT) or next(iter(templates.values()))
-    words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", usual))
+    argument_names = read_names(usual)
     return Template(
         names=tuple(sorted(templates)),
-        arguments=tuple(name for name in ARGUMENTS if name in words),
-        reads_clock=CLOCK in words,
+        arguments=tuple(name for name in ARGUMENTS if name in argument_names),
+        reads_clock=CLOCK in usual,
         sha256=hashlib.sha256(usual.encode()).hexdigest(),
     )
 

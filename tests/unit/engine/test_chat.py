@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.chat import chat_templates, render_chat
+from engine.chat import chat_templates, read_names, render_chat
 from engine.errors import ModelConfigError, UsageError
 from engine.tokenizer import Tokenizer
 
@@ -144,6 +144,26 @@ def test_what_else_a_template_reads_is_told_and_pinned(folder: Path) -> None:
     config(folder, PLAIN)
     with pytest.raises(UsageError, match="writes no date"):
         render_chat(folder, TALK, day=date(2026, 1, 31))
+
+
+def test_a_field_of_a_message_and_a_name_of_jinja_are_no_arguments(folder: Path) -> None:
+    thought = "{% generation %}{% if 'thinking' in m %}{{ m.thinking }}{% endif %}{% endgeneration %}"
+    turns = f"{{% for m in messages %}}{thought}{{{{ m.content }}}}{{% endfor %}}"
+    config(folder, turns + "{{ 2 * 3 }}{% if range %}{{ reasoning_effort }}{% endif %}")
+    assert render_chat(folder, TALK[:1], arguments={"reasoning_effort": "low"}) == " hi <b> 6low"
+    with pytest.raises(UsageError, match="does not read enable_thinking"):
+        render_chat(folder, TALK, thinking=False)
+    for name in ("thinking", "content", "range", "raise_exception"):
+        with pytest.raises(UsageError, match=f"does not read '{name}'"):
+            render_chat(folder, TALK, arguments={name: "x"})
+
+
+def test_a_name_that_a_template_sets_where_nobody_said_it_is_an_argument() -> None:
+    chosen = "{% if custom_tools is defined %}{% set tools = custom_tools %}{% endif %}"
+    unsaid = "{% if not tools is defined %}{% set tools = none %}{% endif %}{% set own = 1 %}{{ tools }}{{ own }}"
+    assert read_names(chosen + unsaid) == {"custom_tools", "tools"}
+    assert read_names("{% if not thinking is defined %}{% set thinking = false %}{% endif %}") == {"thinking"}
+    assert read_names("{% for %}") == frozenset()
 
 
 def test_several_templates_without_a_default_one_have_to_be_named(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint import read_config, read_target_config, stop_ids, stop_sources
+from engine.checkpoint import number_format, read_config, read_target_config, stop_ids, stop_sources
 from engine.errors import ModelConfigError
 from engine.tokenizer import Tokenizer
 
@@ -96,3 +96,11 @@ def test_a_broken_tokenizer_is_an_error_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(ModelConfigError, match=r"tokenizer\.json.*fetch the file again"):
         Tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
+@pytest.mark.parametrize("inside", [{}, {"dtype": None}])
+def test_a_dtype_that_a_wrapper_alone_names_is_its_language_model_s(name: str, inside: dict[str, Any]) -> None:
+    assert number_format({name: "float32", "text_config": inside}) == "float32"
+    assert number_format({name: "float32", "text_config": {"torch_dtype": "bfloat16"}}) == "bfloat16"
+    assert number_format({"text_config": inside}) == "unknown"

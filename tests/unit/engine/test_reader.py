@@ -61,7 +61,9 @@ def test_what_a_folder_says_stands_in_one_record(tmp_path: Path, capsys: pytest.
     folder = write(tmp_path / "model", "vision_tower.layers.0.weight", "mtp.fc.weight", rope_theta=1e4)
     (folder / "generation_config.json").write_text('{"eos_token_id": [1, 2], "repetition_penalty": 1.1}')
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer", "legacy": false}')
-    (folder / "chat_template.jinja").write_text("{{ strftime_now('%d') }}{{ reasoning_effort }}{{ messages }}")
+    (folder / "chat_template.jinja").write_text(
+        "{{ strftime_now('%d') }}{{ reasoning_effort }}{{ messages[0].thinking }}"
+    )
     assert main([str(folder), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     read = read_checkpoint(folder)
