@@ -24,7 +24,7 @@ from typing import Any
 from engine.decoding.arms import CostTable
 from engine.decoding.cost_tables import write_costs
 from engine.decoding.lookups import LOOKED_UP
-from engine.errors import PromptError, UsageError
+from engine.errors import NonFiniteLogitsError, PromptError, UsageError
 from engine.loading import Engine
 from engine.measurement.launch import model_facts
 from engine.measurement.study import Study
@@ -125,6 +125,7 @@ def measure_costs(engine: Engine, plan: CostPlan, heard: Callable[[int], None] =
     Raises:
         UsageError: If the plan is unusable.
         PromptError: If a context does not fit the target.
+        NonFiniteLogitsError: If the target has no usable next token.
     """
     plan.check(engine.target.info.max_positions)
     verify: list[VerifyCost] = []
@@ -175,14 +176,24 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCo
 
 
 def _own_words(engine: Engine, ids: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Return the last of ``ids`` and what the target says after it, ``count`` tokens in all."""
+    """Return the last of ``ids`` and what the target says after it, ``count`` tokens in all.
+
+    Raises:
+        NonFiniteLogitsError: If it says nothing.
+    """
     # On a sequence of its own: a window goes back over the last block only.
     sequence = engine.target.open((), CacheLayout.NATIVE)
     for _ in sequence.prefill(ids[:-1], 512):
         pass
     words = [ids[-1]]
     while len(words) < count:
-        words += engine.accept.decide(Draft(), sequence.forward_block(words[-1], Draft())).tokens
+        decided = engine.accept.decide(Draft(), sequence.forward_block(words[-1], Draft()))
+        if not decided.tokens:
+            raise NonFiniteLogitsError(
+                f"the target has no usable next token after {sequence.length} positions: {decided.guard}; expected "
+                "finite logits. Check the weights, or use another dtype."
+            )
+        words += decided.tokens
     return tuple(words)
 
 
