@@ -142,8 +142,9 @@ def measure_costs(engine: Engine, plan: CostPlan, heard: Callable[[int], None] =
 
 def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCosts:
     chooser = random.Random(f"{plan.seed}/{context}")  # noqa: S311 - a reproducible order, not a secret
-    # Ids above the special ones: what a token is changes no shape, and no stop rule is asked.
+    # Ids above the special ones where there are any: what a token is changes no shape, and no stop rule is asked.
     low = max((*engine.target.info.stop_ids, 0)) + 1
+    low = low if low < engine.target.info.vocab_size else 0
     ids = tuple(chooser.randrange(low, engine.target.info.vocab_size) for _ in range(context + 1))
     sequence = engine.target.open(engine.drafter.capture, CacheLayout.NATIVE)
     drafter = engine.drafter.open()

@@ -23,3 +23,9 @@ def test_a_target_without_a_usable_token_is_an_error_and_no_endless_measurement(
         engine.target.module.lm_head.weight.fill_(float("nan"))
     with pytest.raises(NonFiniteLogitsError, match="no usable next token after 9 positions: non-finite logits"):
         measure_costs(engine, PLAN)
+
+
+def test_a_target_that_ends_an_answer_with_its_last_id_is_measured_too(backend: Any, tmp_path: Path) -> None:
+    folder = tiny_families.write_family(tmp_path, "llama", eos_token_id=tiny_families.VOCAB - 1)
+    costs = measure_costs(open_engine(backend, str(folder), None), PLAN)
+    assert [(row.context_tokens, row.rows) for row in costs.verify] == [(8, 1), (8, 4)]
