@@ -36,6 +36,7 @@ from engine.options import (
     open_selected,
     positive,
 )
+from engine.protocols import Drafter
 from engine.reports import Fallback, RunContext, token_digest
 from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
@@ -163,11 +164,12 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCo
         tokens: Any = drafter.ask(bonus, context, count).tokens
         return tuple(tokens.tolist())
 
-    depths = _depths(engine, plan.rows)
+    depths = _depths(engine, drafter, plan.rows)
     work = [(verify, rows) for rows in plan.rows] + [(ask, count) for count in depths]
     found = [
         (size, *one) for (_, size), one in zip(work, _interleaved(engine, work, plan.repeats, chooser), strict=True)
     ]
+    drafter.close()
     split = len(plan.rows)
     return MeasuredCosts(
         tuple(VerifyCost(context, *one) for one in found[:split]),
@@ -222,10 +224,13 @@ def _interleaved(
     return [(tuple(spent), digest) for spent, digest in zip(seconds, digests, strict=True)]
 
 
-def _depths(engine: Engine, rows: Sequence[int]) -> tuple[int, ...]:
-    """Return the draft lengths that belong to the block lengths, none for a drafter without a network."""
+def _depths(engine: Engine, drafter: Drafter, rows: Sequence[int]) -> tuple[int, ...]:
+    """Return the draft lengths that belong to the block lengths, none for a drafter without a network.
+
+    None either for one elsewhere: how long its drafts take depends on a link, and is no part of a step.
+    """
     block_size = engine.drafter.info.block_size
-    if block_size is None:
+    if block_size is None or drafter.round_trip_s("") is not None:
         return ()
     return tuple(size - 1 for size in rows if 1 < size <= block_size)
 
