@@ -510,14 +510,20 @@ def add_costs_option(parser: argparse.ArgumentParser) -> None:
 
 
 def starting_costs(path: Path | None, engine: Engine) -> CostTable | None:
-    """Return the table that a controller starts from, None without a file or where it holds for something else."""
+    """Return the table that a controller starts from, None without a file or where it holds for something else.
+
+    Of drafters it says what steps with those of the same names take, and nothing of another.
+    """
     if path is None:
         return None
     try:
-        return read_costs(path, cost_key(engine))
+        table = read_costs(path, cost_key(engine))
     except UsageError as error:
         print(f"note: {error}; costs are measured while decoding", file=sys.stderr)
         return None
+    own = table.get(engine.drafter.info.name)
+    # A drafter that is the only one has no name where it is asked.
+    return table if own is None else {**table, "": own}
 
 
 def depth_factory(

@@ -111,8 +111,7 @@ class MeasuredCosts:
         verify_s = {row.rows: median(row.seconds) for row in self.verify if row.context_tokens == shortest}
         draft_s = {row.drafted_tokens + 1: median(row.seconds) for row in self.draft if row.context_tokens == shortest}
         drafted = {rows: verify_s[rows] + draft_s.get(rows, 0.0) for rows in verify_s if rows == 1 or rows in draft_s}
-        # A drafter that is the only one has no name where it is asked.
-        return {LOOKED_UP: verify_s} | (dict.fromkeys(("", drafter), drafted) if draft_s else {})
+        return {LOOKED_UP: verify_s} | ({drafter: drafted} if draft_s else {})
 
     def ratio(self, context_tokens: int, rows: int) -> float:
         """Return the median cost of ``rows`` rows over that of one."""
