@@ -1,4 +1,4 @@
-"""Whose step costs a file holds: those of another drafter are not taken for one's own."""
+"""Whose step costs a file holds: those of another drafter or of other kernels are not taken for one's own."""
 
 from __future__ import annotations
 
@@ -32,3 +32,18 @@ def test_a_controller_starts_from_the_costs_of_its_own_drafter_alone(
     assert costs is not None
     assert costs[LOOKED_UP] == {1: 0.5, 8: 0.625}
     assert costs.get("") == ({1: 0.5, 8: 0.875} if measured_with == DRAFTER else None)
+
+
+def test_costs_of_other_kernels_are_refused_by_the_name_of_their_package(
+    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without = cost_key(engine)
+    write_costs(tmp_path / "costs.json", without, {LOOKED_UP: {1: 0.5, 8: 0.625}})
+    for name in ("flash-linear-attention", "causal-conv1d"):
+        folder = tmp_path / "packages" / f"{name.replace('-', '_')}-9.8.7.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.8.7\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "packages"))
+    assert without.difference(cost_key(engine)) is not None
+    assert starting_costs(tmp_path / "costs.json", engine) is None
+    assert "'flash-linear-attention': '9.8.7'" in capsys.readouterr().err
