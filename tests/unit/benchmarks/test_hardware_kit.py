@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import plistlib
 import re
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from benchmarks.hardware_kit import bundle, sources
 from benchmarks.hardware_kit.__main__ import FOLDER, main
+from benchmarks.hardware_kit.measuring import room_bytes
 from benchmarks.hardware_kit.private import cleaned, left_in, names_of_this_machine
 from benchmarks.hardware_kit.rows import append, measure
 from benchmarks.hardware_kit.walls import denials
@@ -187,3 +189,16 @@ def test_a_time_too_short_or_too_long_is_refused_before_anything_runs(minutes, t
         main(["--minutes", minutes, "--out", str(tmp_path / "out")])
     assert "expected 6 to 120" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+class Processor:
+    """A backend of a device that does not say what it has room for."""
+
+    def memory(self):
+        return None
+
+
+def test_room_is_told_where_the_system_does_not_say_how_much_memory_is_free():
+    names = {name for name in os.sysconf_names if name != "SC_AVPHYS_PAGES"}  # as on macOS
+    assert room_bytes(Processor(), names) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < room_bytes(Processor()) <= room_bytes(Processor(), names)
