@@ -150,6 +150,7 @@ def test_of_what_a_kernel_refused_the_operation_stays_and_no_path_of_anybody():
 
 PRINTING = "import json, time; [print(json.dumps({'row': n}), flush=True) for n in range(2)]"
 STEPS = {
+    "talking": "print('of anns-mac-mini', flush=True); print(7, flush=True); " + PRINTING,
     "good": PRINTING,
     "broken": PRINTING + "; raise SystemExit('no such device on anns-mac-mini')",
     "hanging": PRINTING + "; time.sleep(600)",
@@ -163,7 +164,8 @@ def test_a_step_that_breaks_or_hangs_leaves_its_rows_and_the_other_steps(tmp_pat
     rows = append(tmp_path / "rows.jsonl", measure(work, 6.0, lambda text: cleaned(text, PRIVATE), least_s=0.5))
     assert time.monotonic() - began < 60
     assert [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()] == rows
-    assert [row["row"] for row in rows if "row" in row] == [0, 1] * 4
+    assert [row["row"] for row in rows if "row" in row] == [0, 1] * 5
+    assert [row["printed"] for row in rows if "printed" in row] == ["of <host>", "7"]
     assert [(row["step"], row["broken"].split()[:2]) for row in rows if "broken" in row] == [
         ("broken", ["no", "such"]),
         ("hanging", ["stopped", "after"]),
