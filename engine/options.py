@@ -8,9 +8,11 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,8 @@ DEFAULT_TARGET = "kakeya-tiny-gemma4"
 DEFAULT_DEPTH = 3
 """Drafted tokens per step: a block of 4 rows was the best measured one on CPU."""
 AUTO = "auto"
+KERNELS = ("flash-linear-attention", "causal-conv1d")
+"""Packages whose kernels transformers calls where they are: with them a step costs what it does not without."""
 NODE_S = 2.0
 """How long a node that is named may take to tell its cards."""
 MAX_DIGITS = 9
@@ -485,7 +489,17 @@ def cost_key(engine: Engine) -> CostKey:
     """Return what step costs that are measured with an engine hold for."""
     info, backend = engine.target.info, engine.backend
     machine = f"{platform.system()} {processor_name()}, {backend.device}"
-    return CostKey(machine, info.digest, info.dtype, backend.versions())
+    kernels = _versions(KERNELS) if backend.name == "torch" else {}
+    return CostKey(machine, info.digest, info.dtype, {**backend.versions(), **kernels})
+
+
+def _versions(packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    found: dict[str, str] = {}
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def check_drafting(layout: CacheLayout, engine: Engine, policy: Mapping[str, object]) -> None:
@@ -510,14 +524,20 @@ def add_costs_option(parser: argparse.ArgumentParser) -> None:
 
 
 def starting_costs(path: Path | None, engine: Engine) -> CostTable | None:
-    """Return the table that a controller starts from, None without a file or where it holds for something else."""
+    """Return the table that a controller starts from, None without a file or where it holds for something else.
+
+    Of drafters it says what steps with those of the same names take, and nothing of another.
+    """
     if path is None:
         return None
     try:
-        return read_costs(path, cost_key(engine))
+        table = read_costs(path, cost_key(engine))
     except UsageError as error:
         print(f"note: {error}; costs are measured while decoding", file=sys.stderr)
         return None
+    own = table.get(engine.drafter.info.name)
+    # A drafter that is the only one has no name where it is asked.
+    return table if own is None else {**table, "": own}
 
 
 def depth_factory(

@@ -12,7 +12,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -136,7 +136,7 @@ def _random_costs(backend: Any) -> Iterator[Row]:
 
     where = torch.device("cuda" if backend.device.startswith("cuda") else "cpu")
     dtype = torch.float32 if where.type == "cpu" else torch.bfloat16
-    room = _room_bytes(backend) * LARGEST_SHARE
+    room = room_bytes(backend) * LARGEST_SHARE
     for name, size in SIZES.items():
         needed = _parameters(size) * dtype.itemsize
         if needed > room or (where.type == "cpu" and needed > 1 << 30):
@@ -200,12 +200,15 @@ def _parameters(size: Sequence[int]) -> int:
     return layers * (attention_weights + 3 * hidden * between) + vocabulary * hidden
 
 
-def _room_bytes(backend: Any) -> int:
+def room_bytes(backend: Any, known: Container[str] = frozenset(os.sysconf_names)) -> int:
+    """Return the bytes that weights may be in; ``known`` are the names by which the system tells its memory."""
     memory = backend.memory()
     if memory is not None:
         return int(memory.usable_bytes)
 
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    # macOS does not say how much is free.
+    pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in known else "SC_PHYS_PAGES"
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf(pages)
 
 
 def _copy(backend_name: str, device: str | None, numbers: int) -> Callable[[], Any]:

@@ -102,7 +102,7 @@ def _run(command: Sequence[str], seconds: float, clean: Callable[[str], str]) ->
                         continue
                     text[stream] = (text[stream] + part)[-(1 << 20) :]
                     *lines, text[process.stdout] = text[process.stdout].split(b"\n")
-                    yield from map(json.loads, lines)
+                    yield from (_row(line, clean) for line in lines)
         if deadline <= time.monotonic():
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -110,3 +110,12 @@ def _run(command: Sequence[str], seconds: float, clean: Callable[[str], str]) ->
         elif process.wait():
             last = text[process.stderr].decode("utf-8", "replace").strip().splitlines() or ["no word"]
             yield {"broken": clean(last[-1])[:300]}
+
+
+def _row(line: bytes, clean: Callable[[str], str]) -> Row:
+    """Return the row that a process printed; what a library of its printed instead is a row that says so."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    return row if isinstance(row, dict) else {"printed": clean(line.decode("utf-8", "replace"))[:300]}

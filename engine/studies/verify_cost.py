@@ -24,7 +24,7 @@ from typing import Any
 from engine.decoding.arms import CostTable
 from engine.decoding.cost_tables import write_costs
 from engine.decoding.lookups import LOOKED_UP
-from engine.errors import PromptError, UsageError
+from engine.errors import NonFiniteLogitsError, PromptError, UsageError
 from engine.loading import Engine
 from engine.measurement.launch import model_facts
 from engine.measurement.study import Study
@@ -36,6 +36,7 @@ from engine.options import (
     open_selected,
     positive,
 )
+from engine.protocols import Drafter
 from engine.reports import Fallback, RunContext, token_digest
 from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
@@ -110,8 +111,7 @@ class MeasuredCosts:
         verify_s = {row.rows: median(row.seconds) for row in self.verify if row.context_tokens == shortest}
         draft_s = {row.drafted_tokens + 1: median(row.seconds) for row in self.draft if row.context_tokens == shortest}
         drafted = {rows: verify_s[rows] + draft_s.get(rows, 0.0) for rows in verify_s if rows == 1 or rows in draft_s}
-        # A drafter that is the only one has no name where it is asked.
-        return {LOOKED_UP: verify_s} | (dict.fromkeys(("", drafter), drafted) if draft_s else {})
+        return {LOOKED_UP: verify_s} | ({drafter: drafted} if draft_s else {})
 
     def ratio(self, context_tokens: int, rows: int) -> float:
         """Return the median cost of ``rows`` rows over that of one."""
@@ -125,6 +125,7 @@ def measure_costs(engine: Engine, plan: CostPlan, heard: Callable[[int], None] =
     Raises:
         UsageError: If the plan is unusable.
         PromptError: If a context does not fit the target.
+        NonFiniteLogitsError: If the target has no usable next token.
     """
     plan.check(engine.target.info.max_positions)
     verify: list[VerifyCost] = []
@@ -141,8 +142,9 @@ def measure_costs(engine: Engine, plan: CostPlan, heard: Callable[[int], None] =
 
 def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCosts:
     chooser = random.Random(f"{plan.seed}/{context}")  # noqa: S311 - a reproducible order, not a secret
-    # Ids above the special ones: what a token is changes no shape, and no stop rule is asked.
+    # Ids above the special ones where there are any: what a token is changes no shape, and no stop rule is asked.
     low = max((*engine.target.info.stop_ids, 0)) + 1
+    low = low if low < engine.target.info.vocab_size else 0
     ids = tuple(chooser.randrange(low, engine.target.info.vocab_size) for _ in range(context + 1))
     sequence = engine.target.open(engine.drafter.capture, CacheLayout.NATIVE)
     drafter = engine.drafter.open()
@@ -161,11 +163,12 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCo
         tokens: Any = drafter.ask(bonus, context, count).tokens
         return tuple(tokens.tolist())
 
-    depths = _depths(engine, plan.rows)
+    depths = _depths(engine, drafter, plan.rows)
     work = [(verify, rows) for rows in plan.rows] + [(ask, count) for count in depths]
     found = [
         (size, *one) for (_, size), one in zip(work, _interleaved(engine, work, plan.repeats, chooser), strict=True)
     ]
+    drafter.close()
     split = len(plan.rows)
     return MeasuredCosts(
         tuple(VerifyCost(context, *one) for one in found[:split]),
@@ -175,14 +178,24 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCo
 
 
 def _own_words(engine: Engine, ids: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Return the last of ``ids`` and what the target says after it, ``count`` tokens in all."""
+    """Return the last of ``ids`` and what the target says after it, ``count`` tokens in all.
+
+    Raises:
+        NonFiniteLogitsError: If it says nothing.
+    """
     # On a sequence of its own: a window goes back over the last block only.
     sequence = engine.target.open((), CacheLayout.NATIVE)
     for _ in sequence.prefill(ids[:-1], 512):
         pass
     words = [ids[-1]]
     while len(words) < count:
-        words += engine.accept.decide(Draft(), sequence.forward_block(words[-1], Draft())).tokens
+        decided = engine.accept.decide(Draft(), sequence.forward_block(words[-1], Draft()))
+        if not decided.tokens:
+            raise NonFiniteLogitsError(
+                f"the target has no usable next token after {sequence.length} positions: {decided.guard}; expected "
+                "finite logits. Check the weights, or use another dtype."
+            )
+        words += decided.tokens
     return tuple(words)
 
 
@@ -210,10 +223,13 @@ def _interleaved(
     return [(tuple(spent), digest) for spent, digest in zip(seconds, digests, strict=True)]
 
 
-def _depths(engine: Engine, rows: Sequence[int]) -> tuple[int, ...]:
-    """Return the draft lengths that belong to the block lengths, none for a drafter without a network."""
+def _depths(engine: Engine, drafter: Drafter, rows: Sequence[int]) -> tuple[int, ...]:
+    """Return the draft lengths that belong to the block lengths, none for a drafter without a network.
+
+    None either for one elsewhere: how long its drafts take depends on a link, and is no part of a step.
+    """
     block_size = engine.drafter.info.block_size
-    if block_size is None:
+    if block_size is None or drafter.round_trip_s("") is not None:
         return ()
     return tuple(size - 1 for size in rows if 1 < size <= block_size)
 

@@ -6,8 +6,9 @@ the first one asks and the last one lets go.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from typing import Any
 
 import mlx.core as mx
@@ -29,7 +30,9 @@ class WiredWeights:
         """Keep the limit set for a decode with the weights of ``module``; elsewhere than on Metal nothing happens."""
         if self._held is None:
             held = self._limit(module)
-            held.__enter__()
+            # mlx-lm warns of a large model on the standard output, where the answer stands.
+            with redirect_stdout(sys.stderr):
+                held.__enter__()
             self._held = held
         self._holders += 1
         try:

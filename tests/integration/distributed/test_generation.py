@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.decoding.controller import ControlledDepth
@@ -17,6 +19,7 @@ from engine.generation.conversation import Conversation
 from engine.loading import Engine, open_engine
 from engine.protocols import Depth
 from engine.structure.layout import CacheLayout
+from engine.studies.verify_cost import CostPlan, measure_costs
 from engine.tokenizer import Tokenizer
 from tests.integration.distributed.conftest import Pair
 
@@ -48,3 +51,9 @@ def test_an_address_names_a_drafter_of_either_service_and_changes_no_answer(pair
 def test_a_drafter_on_another_machine_is_refused_before_anything_is_sent(pair: Pair) -> None:
     with pytest.raises(UsageError, match="ssh -L"):
         open_engine(pair.engine.backend, str(pair.engine.folder), "grpc:192.0.2.7:50051")
+
+
+def test_what_verifying_costs_is_measured_without_the_drafts_that_come_over_a_link(pair: Pair) -> None:
+    costs = measure_costs(replace(pair.engine, drafter=pair.remote()), CostPlan((8,), (1, 4), 1, "seed"))
+    assert [row.rows for row in costs.verify] == [1, 4]
+    assert costs.draft == ()

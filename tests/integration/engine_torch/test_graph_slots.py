@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+import torch
 
 from engine.backends.torch.graphs.slots import NoSlot, Slots
 from engine.decoding.autoregressive import autoregressive
@@ -177,3 +178,25 @@ def test_a_generation_of_a_workload_carries_the_reasons_to_its_report(backend: A
     assert len(tokens_of(list(running.steps))) == 6
     assert running.fallbacks() == {"another sequence holds the static caches": 5}
     assert holder.measured_bytes() > 0
+
+
+@pytest.mark.ci
+def test_where_a_slot_does_not_fit_beside_the_caches_an_answer_goes_on_without(
+    backend: Any, folders: Any, answers: Any
+) -> None:
+    target, prompt, freed = backend.load_target(folders / "qwen3"), prompt_of(20), threading.Event()
+
+    def recorder() -> Tape:
+        if freed.is_set():
+            return Tape()
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    target.slots = Slots(recorder, BLOCK, smallest=64, room=0)
+    steps, fell_back = run(backend, target, NgramModel(), prompt, 3)
+    assert tokens_of(steps) == answers("qwen3", prompt)
+    assert fell_back == {
+        "no memory for static caches of 64 positions": sum(step.target_forwards for step in steps[1:])
+    }
+    # It is asked for again with the next answer, since memory comes and goes.
+    freed.set()
+    assert run(backend, target, NgramModel(), prompt, 3)[1] == {}

@@ -69,3 +69,15 @@ def test_a_package_with_the_kernels_is_called_once_a_recurrent_layer_whatever_th
     equal, count, fallbacks = done.stdout.split(maxsplit=2) or (done.stderr, "", "")
     assert (equal, fallbacks.strip()) == ("True", "{}"), done.stderr[-500:]
     assert int(count) > 0
+
+
+def test_a_package_whose_kernels_cannot_be_imported_is_no_reason_to_claim_them(tmp_path: Path) -> None:
+    folder = tiny_families.write_family(tmp_path / "model", "qwen3_5_text")
+    (tmp_path / "fla").mkdir()
+    (tmp_path / "fla" / "__init__.py").write_text("raise RuntimeError('no usable Triton')")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())]), "OMP_NUM_THREADS": "1"}
+    program = "\n".join(line for line in PROGRAM.splitlines() if "fla" not in line) + "\nprint(sequence.fallbacks())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "run transformers' reference, row by row" in done.stdout, done.stderr[-500:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import plistlib
 import re
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from benchmarks.hardware_kit import bundle, sources
 from benchmarks.hardware_kit.__main__ import FOLDER, main
+from benchmarks.hardware_kit.measuring import room_bytes
 from benchmarks.hardware_kit.private import cleaned, left_in, names_of_this_machine
 from benchmarks.hardware_kit.rows import append, measure
 from benchmarks.hardware_kit.walls import denials
@@ -148,6 +150,7 @@ def test_of_what_a_kernel_refused_the_operation_stays_and_no_path_of_anybody():
 
 PRINTING = "import json, time; [print(json.dumps({'row': n}), flush=True) for n in range(2)]"
 STEPS = {
+    "talking": "print('of anns-mac-mini', flush=True); print(7, flush=True); " + PRINTING,
     "good": PRINTING,
     "broken": PRINTING + "; raise SystemExit('no such device on anns-mac-mini')",
     "hanging": PRINTING + "; time.sleep(600)",
@@ -161,7 +164,8 @@ def test_a_step_that_breaks_or_hangs_leaves_its_rows_and_the_other_steps(tmp_pat
     rows = append(tmp_path / "rows.jsonl", measure(work, 6.0, lambda text: cleaned(text, PRIVATE), least_s=0.5))
     assert time.monotonic() - began < 60
     assert [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()] == rows
-    assert [row["row"] for row in rows if "row" in row] == [0, 1] * 4
+    assert [row["row"] for row in rows if "row" in row] == [0, 1] * 5
+    assert [row["printed"] for row in rows if "printed" in row] == ["of <host>", "7"]
     assert [(row["step"], row["broken"].split()[:2]) for row in rows if "broken" in row] == [
         ("broken", ["no", "such"]),
         ("hanging", ["stopped", "after"]),
@@ -187,3 +191,16 @@ def test_a_time_too_short_or_too_long_is_refused_before_anything_runs(minutes, t
         main(["--minutes", minutes, "--out", str(tmp_path / "out")])
     assert "expected 6 to 120" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+class Processor:
+    """A backend of a device that does not say what it has room for."""
+
+    def memory(self):
+        return None
+
+
+def test_room_is_told_where_the_system_does_not_say_how_much_memory_is_free():
+    names = {name for name in os.sysconf_names if name != "SC_AVPHYS_PAGES"}  # as on macOS
+    assert room_bytes(Processor(), names) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < room_bytes(Processor()) <= room_bytes(Processor(), names)

@@ -113,6 +113,8 @@ class Slots:
         self._recorder = recorder
         self.lent: dict[tuple[tuple[int, ...], CacheLayout, int], Slot] = {}
         """By capture, layout and capacity."""
+        self._missing: dict[tuple[tuple[int, ...], CacheLayout, int], str] = {}
+        """Why there is none of those that could not be made when they were last asked for."""
         self._lock = threading.Lock()
 
     def capacity_for(self, length: int, most: int, new_tokens: int | None = None) -> int:
@@ -144,12 +146,18 @@ class Slots:
                 return NoSlot(self.refused)
             slot = self.lent.get(key)
             if not may_record and (slot is None or not (slot.busy or slot.recorded == self.block_rows)):
-                return NoSlot(f"no slot of {capacity} positions was recorded before the answer")
+                unrecorded = f"no slot of {capacity} positions was recorded before the answer"
+                return NoSlot(self._missing.get(key, unrecorded))
             if slot is None:
                 self._let_go(key)
-                with torch.inference_mode():
-                    slot = Slot(family, capture, (like, capacity, self.block_rows), self._recorder())
+                try:
+                    with torch.inference_mode():
+                        slot = Slot(family, capture, (like, capacity, self.block_rows), self._recorder())
+                except torch.OutOfMemoryError:
+                    self._missing[key] = f"no memory for static caches of {capacity} positions"
+                    return NoSlot(self._missing[key])
                 self.lent[key] = slot
+                self._missing.pop(key, None)
             if slot.busy:
                 return NoSlot("another sequence holds the static caches")
             slot.busy = True

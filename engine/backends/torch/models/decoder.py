@@ -11,7 +11,7 @@ Shapes: S rows, D hidden size, E values of a head, K captured layers, V vocabula
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -34,9 +34,9 @@ from engine.types import TargetInfo
 EAGER = "attention with sinks repeats keys and values for every query head"
 """Why a block does not attend with its queries packed by key head."""
 FAST_RECURRENCE = "fla"
-"""The module of flash-linear-attention, whose kernels transformers calls where it is installed."""
+"""The module of flash-linear-attention, whose kernels transformers calls where it can be imported."""
 REFERENCE_RECURRENCE = (
-    "recurrent layers run transformers' reference, row by row: flash-linear-attention is not installed"
+    "recurrent layers run transformers' reference, row by row: flash-linear-attention is not installed, or fails"
 )
 
 
@@ -82,7 +82,7 @@ class Decoder:
         self.head_dims = tuple(int(layers[index].self_attn.head_dim) for index in self.structure.attending)
         self.eager = config._attn_implementation == "eager"
         """Whether attention computes its own scores, over keys and values repeated for every query head."""
-        self._reference = bool(self.structure.recurrent) and importlib.util.find_spec(FAST_RECURRENCE) is None
+        self._reference = bool(self.structure.recurrent) and not _kernels_import()
         # Frequencies by kind of layer come from one module that is told the kind.
         self._by_kind = isinstance(self.text.rotary_emb.rope_type, Mapping)
         self._shares = self.structure.model_type.startswith("gemma4")
@@ -248,6 +248,15 @@ class Decoder:
                 hidden, torch.finfo(like.dtype).min
             )
         return {index: made.get(id(mask)) for index, mask in masks.items()}
+
+
+def _kernels_import() -> bool:
+    """Return whether transformers calls them: whatever their package fails with, it takes its reference instead."""
+    try:
+        importlib.import_module(FAST_RECURRENCE)
+    except Exception:  # noqa: BLE001 - what transformers itself catches there
+        return False
+    return True
 
 
 class Weights:
