@@ -149,6 +149,9 @@ class Drafter(Protocol):
                 later position would be another one, without a sign but fewer accepted tokens.
         """
 
+    def expect(self, new_tokens: int) -> None:
+        """Make ready for an answer of so many tokens; all of the prompt was observed, and its time this is."""
+
     def rewind(self, length: int) -> int:
         """Go back to the first ``length`` positions, between decodes; return how many of them it has observed.
 

@@ -53,6 +53,10 @@ class SpoiltDrafter(LocalDrafter):
         """Pass on what was committed."""
         self.inside.observe(start, tokens, features)
 
+    def expect(self, new_tokens: int) -> None:
+        """Let the drafter inside make ready."""
+        self.inside.expect(new_tokens)
+
     def rewind(self, length: int) -> int:
         """Take the drafter inside back."""
         return self.inside.rewind(length)

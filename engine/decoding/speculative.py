@@ -181,11 +181,15 @@ def _prefill(run: _Run, prompt: tuple[int, ...], chunk: int, cached: int) -> Gen
         raise PromptError("the prompt has no tokens; expected at least one")
     decision = _usable(run.accept.first(last), run.sequence.length)
     emitted, stop = run.stopping.cut(decision.tokens)
+    forwards = run.drafter.forwards
+    if stop is None:
+        run.drafter.expect(run.stopping.remaining_tokens)
     yield Step(
         tokens=emitted,
         committed=1,
         position=run.sequence.length,
         target_forwards=chunks,
+        drafter_forwards=run.drafter.forwards - forwards,
         host_syncs=1,
         prefill=True,
         stop=stop,

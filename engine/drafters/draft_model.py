@@ -83,6 +83,12 @@ class DraftModelDrafter(LocalDrafter):
         self._committed.extend(tokens)
         self._largest = max((self._largest, *tokens))
 
+    def expect(self, new_tokens: int) -> None:
+        """Forward the prompt, and have recorded what is replayed behind it."""
+        self.sequence.expect(new_tokens)
+        if len(self._committed) < self.max_positions and self._largest < self.vocab_size:
+            self._catch_up()
+
     def rewind(self, length: int) -> int:
         """Forget what came after the first ``length`` tokens, and the draft behind them; return how many are left."""
         self._draft = Draft()

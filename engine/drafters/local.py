@@ -62,6 +62,10 @@ class LocalDrafter:
         del bonus
         return Draft(skipped="nothing is under way")
 
+    def expect(self, new_tokens: int) -> None:
+        """Do nothing: what it observes it takes in at once."""
+        del new_tokens
+
     def select(self, choice: Choice) -> None:
         """Do nothing: there is one drafter to ask."""
         del choice

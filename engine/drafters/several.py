@@ -119,6 +119,11 @@ class SeveralDrafters:
         for drafter in self.named.values():
             drafter.observe(start, tokens, features)
 
+    def expect(self, new_tokens: int) -> None:
+        """Let all of them make ready."""
+        for drafter in self.named.values():
+            drafter.expect(new_tokens)
+
     def rewind(self, length: int) -> int:
         """Take all of them back as far as the one that has observed least."""
         least = min([self.looking.rewind(length), *(drafter.rewind(length) for drafter in self.named.values())])

@@ -11,6 +11,7 @@ import torch
 from engine.backends.torch.graphs.slots import Slots
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
 from engine.drafters.draft_model import DraftModel
 from engine.errors import CacheCropError
 from engine.loading import load_backend, open_engine
@@ -25,7 +26,7 @@ from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tape import Tape
 from tests.fakes.tiny_torch import CONFIGS, VOCAB, WINDOW
 from tests.integration.engine_torch.replaying import BLOCK, CAPTURE, LENGTHS, run, slots
-from tests.support.decoding import ADVERSARIES, prompt_of, tokens_of
+from tests.support.decoding import ADVERSARIES, BUDGET, prompt_of, tokens_of
 from tests.support.pairwise import star
 
 
@@ -163,6 +164,23 @@ def test_a_small_draft_model_replays_and_changes_no_token(
     steps, fell_back = run(backend, graphed["gemma4"], DraftModel(small), prompt_of(WINDOW + 3), 4)
     assert (tokens_of(steps), fell_back) == (answers("gemma4", prompt_of(WINDOW + 3)), {})
     assert sum(step.drafter_forwards for step in steps) > 0
+
+
+@pytest.mark.ci
+def test_a_small_draft_model_is_recorded_before_the_first_token(backend: Any, graphed: Any, tmp_path: Any) -> None:
+    """Recording takes longer than the rest of an answer, so it belongs to the prompt."""
+    small = backend.load_target(tiny_torch.write_target(tmp_path, "qwen3", seed=1))
+    small.slots = slots()
+    target, drafter = graphed["gemma4"], DraftModel(small).open()
+    parts = Parts(target.open((), CacheLayout.NATIVE), drafter, backend.greedy(target), FixedDepth(4), backend.clock)
+    steps = speculative(parts, prompt_of(WINDOW + 3), Stopping(BUDGET))
+    first = next(steps)
+    recorded = {key: slot.recorded for key, slot in small.slots.lent.items()}
+    assert [rows > 0 for rows in recorded.values()] == [True]
+    assert first.drafter_forwards == 1
+    for _ in steps:
+        assert {key: slot.recorded for key, slot in small.slots.lent.items()} == recorded
+    assert drafter.fallbacks() == {}
 
 
 @pytest.mark.ci
