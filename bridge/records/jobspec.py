@@ -189,6 +189,11 @@ class JobSpec(Record):
         return next((plan.asks for plan in series if plan is not None and plan.asks is not None), None)
 
     @property
+    def draws_load(self) -> bool:
+        """Whether its host itself holds processors in every second of its launches."""
+        return any(command.launches is not None and command.launches.load is not None for command in self.commands)
+
+    @property
     def programs(self) -> tuple[str, ...]:
         """Every absolute program that its commands start, those that the runner's own programs are given included."""
         given = (words[0] for command in self.commands for words in started_by(command.argv) if words)

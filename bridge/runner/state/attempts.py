@@ -79,10 +79,16 @@ def attempt_key(spec: JobSpec, code_identity: str, host: str, models: Sequence[M
 
 
 def profile_of(spec: JobSpec) -> str:
-    """Return what was asked for: a profile, a sitting, or a word, whose launches are in no pool with others."""
-    word = spec.asked_word
-    measured = spec.profile if spec.sitting is None else "standing"
-    return measured if word is None else f"{measured} {word.word} {word.margin:g}"
+    """Return what was asked for: a profile, a sitting, a word or a load, whose launches are in no pool with others."""
+    word, measured = spec.asked_word, _measured_as(spec)
+    if word is not None:
+        return f"{measured} {word.word} {word.margin:g}"
+    return f"{measured} load drawn" if spec.draws_load else measured
+
+
+def _measured_as(spec: JobSpec) -> str:
+    """Return its profile, whatever was asked of its launches besides."""
+    return spec.profile if spec.sitting is None else "standing"
 
 
 def may_be_quoted(spec: JobSpec) -> bool:
@@ -95,11 +101,14 @@ def look_of(spec: JobSpec, code_identity: str, host: str, models: Sequence[Model
     """Return what a run's numbers could be chosen within: one preset against one base on one host, over its parameters.
 
     Edits, commits, models and plans follow each other in time; they are versions. All sittings of a set are one cell,
-    and another set of the same question is another one: whoever begins anew has looked once more.
+    and another set of the same question is another one: whoever begins anew has looked once more. So has who draws a
+    load: of the two ratios either could be shown.
     """
+    set_id = None if spec.sitting is None else spec.sitting.id
+    besides = [*([] if set_id is None else [set_id]), *(["load drawn"] if spec.draws_load else [])]
     parts = (
-        [spec.preset, profile_of(spec), spec.base, host],
-        [spec.params, *([] if spec.sitting is None else [spec.sitting.id])],
+        [spec.preset, _measured_as(spec), spec.base, host],
+        [spec.params, *besides],
         [code_identity, spec.preset_digest, [model.sha256 for model in models]],
     )
     family, cell, version = (hashlib.sha256(strictjson.encode(part)).hexdigest() for part in parts)

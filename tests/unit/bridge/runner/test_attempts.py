@@ -71,6 +71,20 @@ def test_a_preset_that_its_owner_changed_is_another_question():
     assert attempt_key(spec, "code", "host", models) != attempt_key(changed, "code", "host", models)
 
 
+def test_a_load_that_the_host_draws_is_another_question_and_one_more_look():
+    """Half of its launches ran beside processors that the host held: in a pool with others they move the ratio."""
+    case = in_turns()
+    spec, models = case.spec_value(), case.record_value().models
+    measured, *others = spec.commands
+    drawn = measured.evolve(launches=measured.launches.evolve(load="drawn"))
+    loaded = spec.evolve(commands=(drawn, *others))
+    assert (spec.draws_load, loaded.draws_load) == (False, True)
+    assert attempt_key(spec, "code", "host", models) != attempt_key(loaded, "code", "host", models)
+    own, other = (look_of(each, "code", "host", models) for each in (spec, loaded))
+    assert (own.family, own.version) == (other.family, other.version)
+    assert own.cell != other.cell
+
+
 def test_a_run_that_left_no_report_is_absent(tmp_path):
     save_reports(tmp_path, "a", {"log.txt": b"x"})
     assert load_reports(tmp_path, ["a", "b"]) == {}
