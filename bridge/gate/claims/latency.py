@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from bridge.gate.claims import ClaimDraft
+from bridge.gate.claims import CONFIDENCE, ClaimDraft
 from bridge.gate.claims.percentiles import Bounded, Percentiles
 from bridge.gate.claims.speed import unseen
 from bridge.gate.facts.launch_series import Series, StampedSample, load_of, pooled_series, series_of
@@ -102,16 +102,20 @@ def _latency(report: Report, evidence: Evidence, arm: str, claim: str, part: str
     pool = pooled_series(report, evidence, claim)
     if pool is None:
         return None
+    attempt = None if evidence.record is None else evidence.record.attempt
+    looks = 1 if attempt is None else attempt.looks
+    confidence = 1.0 - (1.0 - CONFIDENCE) / looks
     every, whole = (_by_launch(series, arm, _PARTS[part][1]) for series in (pool.every, pool.whole))
-    numbers = Percentiles.of(every)
+    numbers = Percentiles.of(every, confidence)
     if whole:
-        numbers = numbers.covering(Percentiles.of(whole))
+        numbers = numbers.covering(Percentiles.of(whole, confidence))
     if numbers.p50.interval is None:
         return None
     prompts = max(sample.prompts for series in pool.every for launch in series.samples(arm) for sample in launch)
     words = (numbers if prompts == 1 else Percentiles(numbers.p50, {})).words(_UNIT)
     means = "" if prompts == 1 else f", each the mean of up to {prompts} prompts"
-    over = f"over {sum(map(len, every))} samples of {len(every)} launches{means}, lower is better{pool.spoilt}"
+    chosen = f", best of {looks}" if looks > 1 else ""
+    over = f"over {sum(map(len, every))} samples of {len(every)} launches{means}, lower is better{chosen}{pool.spoilt}"
     return _Latency(numbers.p50, len(every), len(pool.every), words, over)
 
 

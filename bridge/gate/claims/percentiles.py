@@ -31,16 +31,22 @@ class Bounded:
     bounds: tuple[float, float, float] | None
 
     @classmethod
-    def median_launch(cls, values: Sequence[float]) -> Bounded:
+    def median_launch(cls, values: Sequence[float], confidence: float = CONFIDENCE) -> Bounded:
         """Return the median of a number a launch.
+
+        Args:
+            values: a number a launch.
+            confidence: how often the bounds are to cover at least.
 
         Raises:
             statistics.StatisticsError: there is none.
         """
-        return cls(statistics.median(values), median_interval(sorted(values)))
+        return cls(statistics.median(values), median_interval(sorted(values), confidence))
 
     @classmethod
-    def over_all(cls, launches: Sequence[Sequence[float]], share: float) -> Bounded | None:
+    def over_all(
+        cls, launches: Sequence[Sequence[float]], share: float, confidence: float = CONFIDENCE
+    ) -> Bounded | None:
         """Return a high percentile of all samples; None where launches differ so much that too few tell of it.
 
         The share of samples below it has an error over launches, and its bounds are the percentiles at both ends of
@@ -49,6 +55,7 @@ class Bounded:
         Args:
             launches: samples of each, two at least.
             share: of the samples that lie at or below it.
+            confidence: how often the bounds are to cover.
         """
         every = [value for values in launches for value in values]
         value, independent = quantile(every, share), share * (1.0 - share) / len(every)
@@ -57,8 +64,8 @@ class Bounded:
         apart = max(_share_variance(below, launches), _share_variance(up_to, launches)) / independent
         if apart > _by_chance(len(launches) - 1) and len(every) / apart < HIGH_SAMPLES_LEAST[share]:
             return None
-        half = t_quantile(0.5 + CONFIDENCE / 2.0, len(launches) - 1) * math.sqrt(max(1.0, apart) * independent)
-        return cls(value, (quantile(every, share - half), quantile(every, min(1.0, share + half)), CONFIDENCE))
+        half = t_quantile(0.5 + confidence / 2.0, len(launches) - 1) * math.sqrt(max(1.0, apart) * independent)
+        return cls(value, (quantile(every, share - half), quantile(every, min(1.0, share + half)), confidence))
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -95,17 +102,18 @@ class Percentiles:
     high: Mapping[str, Bounded | None]
 
     @classmethod
-    def of(cls, launches: Sequence[Sequence[float]]) -> Percentiles:
+    def of(cls, launches: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Percentiles:
         """Return the percentiles of samples.
 
         Args:
             launches: samples of each, one at least.
+            confidence: how often their bounds are to cover at least.
         """
         count = sum(map(len, launches))
         shares = [share for share, least in HIGH_SAMPLES_LEAST.items() if count >= least and len(launches) > 1]
         return cls(
-            Bounded.median_launch([quantile(values, 0.5) for values in launches]),
-            {f"p{round(100 * share)}": Bounded.over_all(launches, share) for share in shares},
+            Bounded.median_launch([quantile(values, 0.5) for values in launches], confidence),
+            {f"p{round(100 * share)}": Bounded.over_all(launches, share, confidence) for share in shares},
         )
 
     def covering(self, other: Percentiles) -> Percentiles:

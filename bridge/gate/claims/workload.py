@@ -42,7 +42,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         if metric.aggregate == "ratio":
             draft = _ratio(metric, role, evidence, definition)
         elif definition.servers is not None:
-            draft = of_servers(metric, role, report, definition)
+            draft = of_servers(metric, role, report, evidence, definition)
         elif metric.aggregate in {"share", "count"}:
             draft = _items(metric, role, rows)
         elif metric.aggregate == "none":

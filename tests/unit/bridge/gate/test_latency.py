@@ -178,6 +178,14 @@ def test_an_earlier_attempt_is_pooled(earlier):
     assert first.wording.startswith("in 2 sittings")
 
 
+def test_one_of_several_cells_has_the_interval_of_one_that_could_be_chosen():
+    case = in_turns().copy()
+    case.record["attempt"]["looks"] = 4
+    alone, chosen = latencies(in_turns())["candidate_token"], latencies(case)["candidate_token"]
+    assert (alone.confidence, chosen.confidence) == pytest.approx((1.0 - 22 / 1024, 1.0 - 2 / 1024))
+    assert "lower is better, best of 4" in chosen.wording
+
+
 def test_one_that_its_own_program_may_have_spoilt_is_in_and_out(earlier):
     lasts(earlier, lambda *_: 0.001, lambda *_: 0.025)
     first, alone = again(earlier)["baseline_first_token"], latencies(in_turns())["baseline_first_token"]

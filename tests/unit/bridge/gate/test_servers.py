@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.gate.judging import judge
+from bridge.gate.judging import RECORD_NAME, SPEC_NAME, VERDICT_NAME, judge
 from tests.corpus.gate.servers import PATH, served
+
+EARLIER = "01jd7zk3v8q4w2m6x9c5b7n1t0"
 
 
 def verdict(case):
@@ -125,3 +127,51 @@ def test_a_cache_of_answers_takes_the_inputs():
 
 def test_of_a_server_that_ran_before_nothing_may_be_quoted():
     assert {claim.decision for claim in claims(served(endpoint=True)).values()} <= {"valid", "nothing"}
+
+
+def again(earlier, case=None):
+    """Return the claims of a second attempt, the first one beside it with what its own gate said."""
+    earlier.record["id"] = earlier.spec["id"] = earlier.run_id = EARLIER
+    earlier.seal()
+    case = served() if case is None else case
+    case.record["attempt"].update(number=2, earlier=[EARLIER])
+    files = {
+        **earlier.files(),
+        RECORD_NAME: earlier.record_value().canonical(),
+        SPEC_NAME: earlier.spec_value().canonical(),
+        VERDICT_NAME: verdict(earlier).canonical(),
+    }
+    judged = judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier={EARLIER: files})
+    return {claim.id: claim for claim in judged.claims}
+
+
+def test_an_earlier_attempt_is_in_every_number_and_not_in_the_ratio_alone():
+    earlier = served(slower=1.0)
+    for row in earlier.reports[PATH]["answers"]:
+        row["whole_s"], row["first_s"] = 2.0 * row["whole_s"], 2.0 * row["first_s"]
+    pooled, alone = again(earlier), claims(served())
+    answer = pooled["candidate_answer"]
+    assert (answer.n, answer.decision) == (16, "evidence"), answer.why
+    assert answer.value > 1.2 * alone["candidate_answer"].value
+    assert "over 64 answers of 16 launches of 2 runs, lower is better" in answer.wording
+    assert "64 of 64 prompts of 2 runs" in pooled["same_answers"].wording
+    assert {pooled[f"candidate_{name}"].n for name in ("rate", "memory", "first_token")} == {16}
+
+
+def test_an_attempt_that_lost_its_outputs_is_in_and_out():
+    earlier = served()
+    for row in earlier.reports[PATH]["answers"]:
+        row["first_text"] = f"{row['arm']} begins"
+        row["whole_s"] *= 0.5
+    answer, alone = again(earlier)["candidate_answer"], claims(served())["candidate_answer"]
+    assert "1 earlier attempt in and out (lost outputs)" in answer.wording
+    assert answer.interval[0] < 0.6 * alone.interval[0]
+    assert answer.interval[1] == pytest.approx(alone.interval[1])
+
+
+def test_one_of_several_cells_is_as_wide_as_that_asks_and_without_an_interval_it_is_no_claim():
+    wide, none = served(), served()
+    wide.record["attempt"]["looks"], none.record["attempt"]["looks"] = 4, 40
+    assert "lower is better, best of 4" in claims(wide)["candidate_answer"].wording
+    answer = claims(none)["candidate_answer"]
+    assert (answer.interval, answer.missing) == (None, ("inputs",))
