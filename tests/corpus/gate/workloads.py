@@ -62,12 +62,18 @@ def trained(losses: tuple[float, ...] = LOSSES, *, again: bool = True, basis: st
     return _own(case, reports, commands, results, workload, basis)
 
 
-def paired(logs: tuple[float, ...] = (0.1,) * 8, *, busy: tuple[float, float] = (0.98, 0.98)) -> Case:
-    """Return launches of two programs by turns; the baseline takes exp(log) times as long."""
+def paired(logs: tuple[float, ...] = (0.1,) * 8, *, busy: tuple[float, float] = (0.98, 0.98), seed: int = 7) -> Case:
+    """Return launches of two programs by turns; the baseline takes exp(log) times as long.
+
+    Args:
+        logs: of each launch that counts.
+        busy: what share of its time each program is on a processor.
+        seed: of the noise.
+    """
     import math
     import random
 
-    rng = random.Random(7)
+    rng = random.Random(seed)
     argv = [PYTHON, "-I", "-S", TIMER, "--@baseline", f"{FOLDER}/old", "--@candidate", f"{FOLDER}/new"]
     rule = {"least": 8, "most": 240, "blocks": 1, "half_width": 0.03, "allowed_s": 400.0}
     plan = {"arms": ["baseline", "candidate"], "rule": rule, "unit": "samples", "turn_least_s": 0.05, "solo_s": 0.0}
@@ -92,6 +98,43 @@ def paired(logs: tuple[float, ...] = (0.1,) * 8, *, busy: tuple[float, float] = 
     case.record["launches"] = launches
     case.spec["seed_basis"] = None
     return case.seal()
+
+
+def taking_turns(
+    shares: tuple[float, float] = (0.98, 0.98),
+    logs: tuple[float, ...] = (0.1,) * 8,
+    *,
+    seed: int = 7,
+    alone: tuple[float, ...] = (1.0,),
+) -> Case:
+    """Return launches of one program that holds both sides and takes the turns itself.
+
+    Args:
+        shares: of its time alone that each side is on a processor.
+        logs: of each launch that counts.
+        seed: of the noise.
+        alone: how many times as long as its turns say the baseline takes alone, launch after launch, in rotation.
+    """
+    case = paired(logs, busy=(0.01, 0.01), seed=seed)
+    (command,) = case.spec["commands"]
+    argv = [f"{FOLDER}/sums"]
+    command |= {"argv": argv, "launches": command["launches"] | {"solo_s": 0.5}}
+    command["launches"]["rule"] |= {"most": 20}
+    case.record["commands"][0]["argv"] = argv
+    case.record["code"]["interpreter"] = argv[0]
+    for launch in case.record["launches"]:
+        longer = (alone[launch["number"] % len(alone)], 1.0)
+        for share, factor, turn in zip(shares, longer, list(launch["turns"]), strict=True):
+            span = 2 * factor * (turn["done_s"] - turn["go_s"])
+            launch["solos"].append(_alone(turn["arm"], launch["ended_s"], span, share, len(launch["solos"]) + 3))
+            launch["ended_s"] += span
+    return case.seal()
+
+
+def _alone(arm: str, go_s: float, span: float, share: float, number: int) -> dict[str, Any]:
+    return {"number": number, "arm": arm, "sample": 0, "tokens": 2, "go_s": go_s, "done_s": go_s + span,
+            "cpu_s": share * span, "waited_s": 0.0, "source": "/proc", "gpu_s": None,
+            "gpu_source": "unknown: not read"}  # fmt: skip
 
 
 def _own(

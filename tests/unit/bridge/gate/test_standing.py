@@ -6,7 +6,8 @@ import pytest
 
 from bridge.gate.judging import judge
 from bridge.gate.standing import JudgedSitting, standing_claims
-from tests.corpus.gate.turned import sitting
+from tests.corpus.gate.turned import as_sitting, sitting
+from tests.corpus.gate.workloads import taking_turns
 
 pytestmark = pytest.mark.ci
 
@@ -88,6 +89,24 @@ def test_what_takes_the_claim_is_named(cases, spoil, reason):
     spoilt = [case.copy() for case in cases]
     spoil(spoilt)
     assert any(why.startswith(reason) for why in decode([case.seal() for case in spoilt]).why)
+
+
+def of_both_sides(number, alone):
+    """Return a sitting of a program that takes turns itself; the baseline alone takes so many times as long."""
+    case = taking_turns(logs=(0.1,) * 5, seed=100 + number, alone=alone)
+    case.spec["commands"][0]["launches"]["rule"] |= {"least": 5, "most": 5}
+    return as_sitting(case, number)
+
+
+@pytest.mark.parametrize(("alone", "agrees"), [((1.0,), True), ((0.2, 2.0), False)])
+def test_stretches_alone_that_scatter_say_nothing_of_turns_over_all_sittings(alone, agrees):
+    """Five launches are too few to see it, so that turns could hide anything in each sitting."""
+    sittings = [judged(of_both_sides(number, alone)) for number in range(6)]
+    assert all("times" not in claim.missing for each in sittings for claim in each.verdict.claims)
+    (claim,) = standing_claims(sittings)
+    reason = "over all sittings: what each side takes alone scatters too much to agree (G3-WAIT4)"
+    assert claim.why == (() if agrees else (reason,))
+    assert claim.wording.startswith("over 6 sittings in 1h")
 
 
 def test_another_set_of_the_same_question_is_one_more_look(cases):

@@ -10,7 +10,7 @@ from bridge import strictjson
 from bridge.gate import render
 from bridge.gate.claims.percentiles import median_interval
 from bridge.gate.judging import judge
-from tests.corpus.gate.workloads import FOLDER, LOSSES, paired, trained
+from tests.corpus.gate.workloads import LOSSES, paired, taking_turns, trained
 
 
 def verdict(case):
@@ -279,25 +279,6 @@ def test_a_baseline_that_sleeps_is_seen():
     assert ratio.decision == "valid"
     assert ratio.missing == ("times",)
     assert "baseline was on a processor 0.02 of its time" in ratio.why[0]
-
-
-def taking_turns(shares=(0.98, 0.98), log=0.1):
-    """Return launches of one program that holds both sides and takes the turns itself."""
-    case = paired((log,) * 8, busy=(0.01, 0.01))
-    (command,) = case.spec["commands"]
-    argv = [f"{FOLDER}/sums"]
-    command |= {"argv": argv, "launches": command["launches"] | {"solo_s": 0.5}}
-    command["launches"]["rule"] |= {"most": 20}
-    case.record["commands"][0]["argv"] = argv
-    case.record["code"]["interpreter"] = argv[0]
-    for launch in case.record["launches"]:
-        for share, turn in zip(shares, list(launch["turns"]), strict=True):
-            span = turn["done_s"] - turn["go_s"]
-            launch["solos"].append({"number": len(launch["solos"]) + 3, "arm": turn["arm"], "sample": 0, "tokens": 2,
-                "go_s": launch["ended_s"], "done_s": launch["ended_s"] + 2 * span, "cpu_s": 2 * share * span,
-                "waited_s": 0.0, "source": "/proc", "gpu_s": None, "gpu_source": "unknown: not read"})  # fmt: skip
-            launch["ended_s"] += 2 * span
-    return case.seal()
 
 
 def test_a_program_that_takes_turns_itself_is_seen_while_each_side_works_alone():
