@@ -206,8 +206,12 @@ class Preset(Record):
 
     @property
     def offered_profiles(self) -> tuple[Profile, ...]:
-        """What may be asked for: also a standing claim, where a claim is measured in launches of two programs."""
-        launched = any(command.launches is not None for command in self.commands)
+        """What may be asked for: also a standing claim, where a claim is measured in launches of two programs.
+
+        Not of servers: whether they had prepared their answers takes six launches to tell (G5-UNKNOWN), and a sitting
+        has five.
+        """
+        launched = any(command.launches is not None and command.asker is None for command in self.commands)
         return (*self.profiles, "standing") if launched and "claim" in self.profiles else self.profiles
 
     @property

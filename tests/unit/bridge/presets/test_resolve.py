@@ -246,3 +246,13 @@ def test_every_decision_is_explained():
         "network",
     ):
         assert word in lines
+
+
+def test_servers_that_are_asked_offer_no_standing_claim():
+    """A sitting has five launches, and six have to say that no answer was prepared: it would be refused at its end."""
+    preset = registry()["k3-fused-allmlx-code"]
+    assert preset.offered_profiles == (*preset.profiles, "standing")
+    asked = tuple(
+        command if command.launches is None else command.evolve(asker=command.argv) for command in preset.commands
+    )
+    assert preset.model_copy(update={"commands": asked}).offered_profiles == preset.profiles
