@@ -81,7 +81,8 @@ class StandingClaim:
 
     Attributes:
         id: of the claim in each sitting.
-        sittings: in the order they began; of each the mean over its launches.
+        sittings: in the order they began, those that have the ratio; of each the mean over its launches.
+        run_ids: of these.
         ratio: over them; None where there are too few.
         looks: out of how many numbers it could have been chosen.
         wording: the only sentence that may be used for it.
@@ -90,6 +91,7 @@ class StandingClaim:
 
     id: str
     sittings: tuple[Sitting, ...]
+    run_ids: tuple[str, ...]
     ratio: StandingRatio | None
     looks: int
     wording: str
@@ -150,7 +152,7 @@ def _claim(  # noqa: PLR0917 - one caller
     of_set: Sequence[str],
     apart_s: float,
 ) -> StandingClaim:
-    means, why = [], list(of_set)
+    means, run_ids, why = [], [], list(of_set)
     for sitting, evidence, launches in zip(ordered, evidences, launched, strict=True):
         values = [launch.log_ratio for launch in launches.get(name, [])]
         why += [f"{_place(sitting)}: {reason}" for reason in _lost(name, sitting, len(values))]
@@ -158,17 +160,19 @@ def _claim(  # noqa: PLR0917 - one caller
             ended_s = dt.datetime.fromisoformat(sitting.record.ended).timestamp()
             mean = math.fsum(values) / len(values)
             means.append(Sitting(sitting.number, mean, sitting.began_s, ended_s, load_of(evidence)))
+            run_ids.append(sitting.record.id)
     looks = max((sitting.record.attempt.looks for sitting in ordered if sitting.record.attempt is not None), default=1)
     first = ordered[0].spec.sitting
     why += missing_of(means, 0 if first is None else first.count, apart_s)
     ratio = standing_ratio(means)
     if ratio is None:
-        return StandingClaim(name, tuple(means), None, looks, "", tuple(why[:_REASONS_MOST]))
+        return StandingClaim(name, tuple(means), tuple(run_ids), None, looks, "", tuple(why[:_REASONS_MOST]))
     bounds = ratio.bounds(looks)
     if effect(bounds) == NOT_MEASURED:
         why.append(f"{NOT_MEASURED}: no word holds between {bounds.low:.2f}x and {bounds.high:.2f}x")
     wording = _worded(name, ordered[-1], ratio, means, looks)
-    return StandingClaim(name, tuple(means), ratio, looks, wording, tuple(dict.fromkeys(why))[:_REASONS_MOST])
+    reasons = tuple(dict.fromkeys(why))[:_REASONS_MOST]
+    return StandingClaim(name, tuple(means), tuple(run_ids), ratio, looks, wording, reasons)
 
 
 def _worded(name: str, last: JudgedSitting, ratio: StandingRatio, means: Sequence[Sitting], looks: int) -> str:

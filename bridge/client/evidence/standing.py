@@ -54,7 +54,7 @@ class StandingSet:
 
     def data(self) -> list[StandingRow]:
         """Return its claims as `--json` shows them."""
-        return [_shown(claim, self.run_ids) for claim in self.claims]
+        return [_shown(claim) for claim in self.claims]
 
 
 def is_sitting(judged: JudgedResult) -> bool:
@@ -116,11 +116,11 @@ def _as_sitting(judged: JudgedResult) -> JudgedSitting:
     return JudgedSitting(verdict, result.record, result.spec, reports, refused)
 
 
-def _shown(claim: StandingClaim, run_ids: Sequence[str]) -> StandingRow:
+def _shown(claim: StandingClaim) -> StandingRow:
     ratio, looks = claim.ratio, claim.looks
     sittings = [
         SittingRow(run_id, sitting.number, sitting.log_ratio, sitting.load)
-        for run_id, sitting in zip(run_ids, claim.sittings, strict=False)
+        for run_id, sitting in zip(claim.run_ids, claim.sittings, strict=True)
     ]
     ends = [
         StandingEnd(end.load, end.value, end.interval(looks), _bounds(end.next_sitting(looks)))

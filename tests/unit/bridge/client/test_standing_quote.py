@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -63,6 +64,16 @@ def test_a_folder_that_is_missing_takes_the_claim_and_is_named(six):
     assert quoted.lines == []
     reasons = {row.claim: row.why for row in quoted.refused}
     assert "sitting 4 of 6 is missing" in reasons["decode_speedup"]
+
+
+def test_a_sitting_without_a_finished_pair_leaves_each_other_one_its_own_run(six):
+    cut = six[1].result
+    nothing = replace(six[1], result=replace(cut, record=cut.record.evolve(launches=())))
+    claims = StandingSet.of([six[0], nothing, *six[2:]]).data()
+    (claim,) = [claim for claim in claims if claim.claim == "decode_speedup"]
+    rows = [(sitting.id, sitting.attempt) for sitting in claim.sittings]
+    assert rows == [(six[number].result.id, number + 1) for number in (0, 2, 3, 4, 5)]
+    assert claim.quotation == "measured"
 
 
 @pytest.mark.parametrize("word", ["altered", "untrusted"])
