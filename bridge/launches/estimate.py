@@ -15,6 +15,8 @@ from typing import Final
 from bridge.launches.distributions import t_quantile
 
 TAIL: Final = 0.02  # on each side; t(.98) instead of t(.975) pays for stopping at a width: docs/evidence/simulation.md
+LOG_MOST: Final = 700.0
+"""Two launches and many looks leave bounds that no float holds; they are cut here."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,12 @@ class Launch:
     log_ratio: float
     block: int = 0
     loaded: bool = False
+
+
+def bounds_of(log_ratio: float, half_width: float) -> tuple[float, float]:
+    """Return the ratios half a width below and above one; what no number holds is the least and the largest that is."""
+    low, high = (max(-LOG_MOST, min(LOG_MOST, log_ratio + side)) for side in (-half_width, half_width))
+    return math.exp(low), math.exp(high)
 
 
 @dataclass(frozen=True)
@@ -55,8 +63,7 @@ class Estimate:
 
     def interval(self, looks: int = 1) -> tuple[float, float]:
         """Return the interval of the ratio that is printed as 95 %."""
-        half = self.half_width(looks)
-        return math.exp(self.log_ratio - half), math.exp(self.log_ratio + half)
+        return bounds_of(self.log_ratio, self.half_width(looks))
 
 
 @dataclass(frozen=True)

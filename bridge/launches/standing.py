@@ -15,7 +15,7 @@ from typing import Final
 
 from bridge.launches.attempts import ShownInterval
 from bridge.launches.distributions import t_quantile
-from bridge.launches.estimate import TAIL, Estimate
+from bridge.launches.estimate import TAIL, Estimate, bounds_of
 from bridge.launches.wording import effect, interval_text
 
 SITTINGS_LEAST: Final = 6
@@ -62,8 +62,7 @@ class AtLoad(Estimate):
 
     def next_sitting(self, looks: int = 1) -> ShownInterval:
         """Return where the next sitting's ratio will lie at this load."""
-        half = self.next_half_width(looks)
-        return ShownInterval(self.value, math.exp(self.log_ratio - half), math.exp(self.log_ratio + half))
+        return ShownInterval(self.value, *bounds_of(self.log_ratio, self.next_half_width(looks)))
 
 
 @dataclass(frozen=True)

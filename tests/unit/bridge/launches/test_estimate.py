@@ -26,6 +26,14 @@ def test_the_interval_is_students_at_98_per_cent_a_side():
     assert estimate.half_width(4) == pytest.approx(scipy.stats.t.ppf(1 - 0.02 / 4, 8) * scipy.stats.sem(logs))
 
 
+def test_bounds_that_no_number_holds_are_as_wide_as_numbers_are():
+    ratio = over_launches([Launch(0.0), Launch(math.log(4.0))])
+    assert ratio.half_width(looks=64) > 700.0
+    low, high = ratio.interval(looks=64)
+    assert 0.0 < low < 1e-300
+    assert 1e300 < high < math.inf
+
+
 def test_what_the_blocks_differ_by_is_removed_as_a_linear_model_does():
     rng = np.random.default_rng(2)
     logs = rng.normal(0.05, 0.02, 15) + np.tile(rng.normal(0, 0.2, 5), 3)
