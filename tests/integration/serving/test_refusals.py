@@ -42,6 +42,7 @@ def forwards(server: Server) -> tuple[int, int]:
         (400, "/v1/completions", {"prompt": [2] * 20_000}, {}, "holds 16384 positions"),
         (400, "/v1/completions", {"max_tokens": 16_384}, {}, "leaves"),
         (400, "/v1/completions", {"tools": []}, {}, "'tools' is not served"),
+        (400, "/v1/completions", {"temperature": 1e-8}, {}, "or 0 for greedy decoding"),
         (404, "/v1/embeddings", {}, {}, "is not served"),
         (415, "/v1/completions", {}, {"Content_Type": "text/plain"}, "expected application/json"),
         (403, "/v1/completions", {}, {"Host": "attacker.example"}, "is for 127.0.0.1"),
@@ -84,8 +85,8 @@ def test_drawn_bytes_start_nothing_and_are_no_fault_of_the_server(any_server: Se
 
 
 VALUES = (
-    None, True, -1, 0, 1.5, 1e308, 10**30, "", "x", "\ud800", [], {}, [[]], [None], [10**9], [[2, 10**9]], {"a": [1]},
-    float("nan"), float("inf"), ["x"] * 70, "class " * 20_000, [2] * 20_000,
+    None, True, -1, 0, 1.5, 1e-9, 1e308, 10**30, "", "x", "\ud800", [], {}, [[]], [None], [10**9], [[2, 10**9]],
+    {"a": [1]}, float("nan"), float("inf"), ["x"] * 70, "class " * 20_000, [2] * 20_000,
 )  # fmt: skip
 FIELDS = (
     *("model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "stream", "stream_options"),
