@@ -9,11 +9,12 @@ import random
 import socket
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from engine.serving.fields import ChatBody, CompletionBody, FieldError, parse
-from tests.integration.serving.conftest import KEY, MODEL, Server
+from tests.integration.serving.conftest import BOUNDS, KEY, MODEL, Server, serving
 
 GOOD = {"model": MODEL, "prompt": "class A:", "max_tokens": 4, "temperature": 0}
 HEADERS = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
@@ -190,3 +191,24 @@ def test_more_than_may_wait_are_told_to_come_again(any_server: Server) -> None:
             connection.close()
     any_server.settle()
     assert post(any_server, json.dumps(GOOD).encode())[0] == 200
+
+
+@pytest.mark.ci
+def test_memory_refuses_an_answer_by_what_it_takes_and_not_by_what_a_short_one_took_for_a_position() -> None:
+    """A cache grows by many positions at once, so that of one position it takes as many bytes as of sixty-four."""
+    long = json.dumps(GOOD | {"max_tokens": 300, "ignore_eos": True}).encode()
+    with serving("torch") as roomy:
+        expected = post(roomy, long)
+        roomy.settle()
+        held_bytes = roomy.scheduler.held_bytes
+    assert expected[0] == 200, expected
+    with serving("torch", replace(BOUNDS, cache_bytes=2 * held_bytes)) as enough:
+        assert post(enough, json.dumps(GOOD | {"prompt": [2], "max_tokens": 1}).encode())[0] == 200
+        status, answer = post(enough, long)
+        assert (status, answer["choices"]) == (200, expected[1]["choices"])
+    with serving("torch", replace(BOUNDS, cache_bytes=held_bytes // 4)) as little:
+        status, answer = post(little, long)
+        assert status == 400, answer
+        assert "bytes of cache and the server has" in answer["error"]["message"]
+        little.settle()
+        assert (little.scheduler.active, little.scheduler.counts.failed) == (0, 1)
