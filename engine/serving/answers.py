@@ -44,7 +44,7 @@ def completion_logprobs(
     """Return the log probabilities of a completion, token by token; the first token of an echoed text has none."""
     shown = (*prompt, *answer) if echo else answer
     begin = 0 if echo else len(prompt)
-    first = begin if score is None else score.first
+    first = len(prompt) + len(answer) if score is None else score.first  # a token alone has nothing that tells of it
     values = () if score is None else score.log_probabilities
     best = () if score is None else score.likeliest
     unscored: list[Any] = [None] * (first - begin)

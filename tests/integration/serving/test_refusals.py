@@ -212,3 +212,10 @@ def test_memory_refuses_an_answer_by_what_it_takes_and_not_by_what_a_short_one_t
         assert "bytes of cache and the server has" in answer["error"]["message"]
         little.settle()
         assert (little.scheduler.active, little.scheduler.counts.failed) == (0, 1)
+
+
+def test_an_echo_of_one_token_has_nothing_to_score_and_is_no_fault(any_server: Server) -> None:
+    body = {"model": MODEL, "prompt": [2], "max_tokens": 0, "temperature": 0, "echo": True, "logprobs": 1}
+    status, answer = post(any_server, json.dumps(body).encode())
+    assert status == 200, answer
+    assert answer["choices"][0]["logprobs"]["token_logprobs"] == [None]
