@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.generation.score import Score
+from engine.generation.text_stream import INCOMPLETE
 from engine.serving.streams import Finished
 from engine.tokenizer import Tokenizer
 
@@ -77,4 +78,5 @@ def chat_logprobs(tokenizer: Tokenizer, tokens: tuple[int, ...], score: Score | 
 
 def _entry(tokenizer: Tokenizer, token: int, value: float) -> dict[str, Any]:
     text = tokenizer.decode([token])
-    return {"token": text, "logprob": value, "bytes": list(text.encode())}
+    # A part of a character decodes to what stands for one: its own bytes are not in the text.
+    return {"token": text, "logprob": value, "bytes": None if INCOMPLETE in text else list(text.encode())}
