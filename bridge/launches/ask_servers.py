@@ -43,6 +43,10 @@ FIRST_TOKENS = 2
 TARGET_ENDS_S = 30.0
 ASKER_ROUNDS = 5
 _ENDLESS = "does not end its answer within {:.0f} s and {} {}"
+_NO_ANSWER = (
+    *(OSError, http.client.HTTPException, ValueError, AttributeError, TypeError, KeyError),
+    RecursionError,  # of JSON that is nested too deep
+)
 SIDES = ("baseline", "candidate")
 
 
@@ -106,6 +110,7 @@ class Server:
             if response.status != http.client.OK:
                 raise ValueError(f"answers {response.status}: {response.read(2000).decode('utf-8', 'replace')}")  # noqa: TRY301
             for event in _events(response, self._limit(body)) if stream else [json.loads(response.read(1 << 22))]:
+                _check_error(event)
                 answer["tokens"] = (event.get("usage") or {}).get("completion_tokens", answer["tokens"])
                 text = "".join(choice.get("text") or "" for choice in event.get("choices") or ())
                 answer["text"] += text
@@ -113,7 +118,7 @@ class Server:
                     answer["first_s"], answer["first_text"] = time.monotonic() - began_s, answer["text"]
                 if len(answer["text"]) > self._limit(body) or time.monotonic() - began_s > ANSWER_S:
                     raise ValueError(_ENDLESS.format(ANSWER_S, self._limit(body), "characters"))  # noqa: TRY301
-        except (OSError, http.client.HTTPException, ValueError, AttributeError, TypeError, KeyError) as error:
+        except _NO_ANSWER as error:
             reason = str(error) if type(error) is ValueError else f"breaks off its answer: {error!r}"
             answer["error"] = " ".join(reason.split())[:400]
         finally:
@@ -132,17 +137,27 @@ class Server:
 
 
 def _events(response: http.client.HTTPResponse, most_chars: int) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a stream of events; a stream of anything else is ended by its length."""
+    """Yield the objects of a stream of events; what is no whole stream of them is ended."""
     began_s, taken = time.monotonic(), 0
-    while (line := response.readline(LINE_MOST_BYTES)) and line.strip() != b"data: [DONE]":
+    while line := response.readline(LINE_MOST_BYTES):
         taken += len(line)
         if taken > 512 * most_chars or time.monotonic() - began_s > ANSWER_S:
             raise ValueError(_ENDLESS.format(ANSWER_S, 512 * most_chars, "bytes"))
-        if line.startswith(b"data:"):
-            event = json.loads(line[5:])
-            if not isinstance(event, dict):
-                raise ValueError(f"sends {line[:60]!r}, which is no object")
-            yield event
+        if not line.startswith(b"data:"):
+            continue
+        if line[5:].strip() == b"[DONE]":
+            return
+        event = json.loads(line[5:])
+        if not isinstance(event, dict):
+            raise ValueError(f"sends {line[:60]!r}, which is no object")
+        yield event
+    raise ValueError("breaks off its answer: the stream ended before data: [DONE]")
+
+
+def _check_error(event: dict[str, Any]) -> None:
+    """Check that a server does not say in the middle of an answer, whose status was sent, that it fails."""
+    if event.get("error") is not None:
+        raise ValueError(f"ends its answer with an error: {json.dumps(event['error'])}")
 
 
 class Target:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
 from engine.generation.allocator import give_back
 from engine.generation.channels import LABEL, Channels
 from engine.generation.conversation import Conversation
-from engine.generation.text_stream import Pieces
+from engine.generation.text_stream import Decode, Pieces, read_behind
 from engine.loading import Engine
 from engine.measurement.arms import fell_back
 from engine.protocols import Accept, Depth, SamplingDrafterModel
@@ -119,10 +120,13 @@ def answering(
     clock = engine.backend.clock
     conversation = conversation or Conversation(engine, request.layout)
     sequence, drafter, cached = conversation.resume(request.prompt)
-    stopping = Stopping(request.max_new_tokens, request.stop_ids, request.stop_strings, tokenizer.decode)
+    # A turn is a text of its own; other answers go on from the text of their prompt.
+    decode: Decode = tokenizer.decode if request.chat else read_behind(tokenizer.decode, request.prompt)
+    stopping = Stopping(request.max_new_tokens, request.stop_ids, request.stop_strings, decode)
     parts = Parts(sequence, drafter, rule[0], rule[1], clock, engine.resident)
     channels = Channels.of(tokenizer) if request.chat else None
-    pieces, thought = _texts(tokenizer, request, channels, (show, think))
+    reading: Decode = decode if channels is None else partial(tokenizer.decode, written=channels.written)
+    pieces, thought = Pieces(reading, request.stop_strings, show), Pieces(reading, (), think)
     steps: list[Step] = []
     began_ns = first_ns = last_ns = clock.now_ns()
     for step in speculative(parts, request.prompt, stopping, request.chunk_tokens, cached):
@@ -170,17 +174,3 @@ def sampled(engine: Engine, settings: Sampling | None) -> tuple[Engine, Accept]:
     if isinstance(engine.drafter, SamplingDrafterModel):
         engine = replace(engine, drafter=engine.drafter.sampling(settings))
     return engine, engine.backend.sampling(engine.target, settings)
-
-
-def _texts(
-    tokenizer: Tokenizer,
-    request: GenerationRequest,
-    channels: Channels | None,
-    shows: tuple[Callable[[str], None], Callable[[str], None]],
-) -> tuple[Pieces, Pieces]:
-    """Return what makes a text of the answer's tokens, and one of those of its thoughts."""
-
-    def decode(ids: list[int]) -> str:
-        return tokenizer.decode(ids) if channels is None else tokenizer.decode(ids, channels.written)
-
-    return Pieces(decode, request.stop_strings, shows[0]), Pieces(decode, (), shows[1])

@@ -77,7 +77,12 @@ def scoring(
     """
     if not 1 <= first < len(ids):
         raise PromptError(f"{len(ids)} tokens with {first} of them as context; expected at least one of each")
-    check_prompt(ids, engine.target.info)
+    info = engine.target.info
+    if len(ids) > info.max_positions:
+        room = f"{info.name!r} holds {info.max_positions} positions"
+        raise PromptError(f"the text has {len(ids)} tokens; {room}. Shorten it.")
+    for part in (ids[:-1], ids[-1:]):  # the last token is scored and not forwarded, so it needs no place behind it
+        check_prompt(part, info)
     sequence = engine.target.open((), layout)
     values: list[float] = []
     likeliest: list[tuple[int, float]] = []

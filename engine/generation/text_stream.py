@@ -10,9 +10,24 @@ from collections.abc import Callable
 
 from engine.stopping import cut_text
 
+Decode = Callable[[list[int]], str]
 INCOMPLETE = "\ufffd"
+ENDING_TOKENS = 8
+"""Of a prompt, behind which its answer is read: more than one, for some of them write nothing."""
 LONGEST_OPEN = 64
 """Tokens that may stay open: far more than a character spans."""
+
+
+def read_behind(decode: Decode, prompt: tuple[int, ...]) -> Decode:
+    """Return what reads tokens as the text that they add to a prompt: a tokenizer drops a space where a text begins.
+
+    Tokens behind a part of a character are read by themselves.
+    """
+    ending = list(prompt[-ENDING_TOKENS:])
+    text = decode(ending)
+    if text.endswith(INCOMPLETE):
+        return decode
+    return lambda tokens: decode([*ending, *tokens])[len(text) :]
 
 
 class Pieces:
@@ -21,9 +36,7 @@ class Pieces:
     A character may span tokens and a stop string may span steps: the tail that could still change is held back.
     """
 
-    def __init__(
-        self, decode: Callable[[list[int]], str], stop_strings: tuple[str, ...], show: Callable[[str], None]
-    ) -> None:
+    def __init__(self, decode: Decode, stop_strings: tuple[str, ...], show: Callable[[str], None]) -> None:
         self._decode = decode
         self._stop_strings = stop_strings
         self._show = show

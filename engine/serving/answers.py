@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.generation.score import Score
+from engine.generation.text_stream import INCOMPLETE
 from engine.serving.streams import Finished
 from engine.tokenizer import Tokenizer
 
@@ -44,7 +45,7 @@ def completion_logprobs(
     """Return the log probabilities of a completion, token by token; the first token of an echoed text has none."""
     shown = (*prompt, *answer) if echo else answer
     begin = 0 if echo else len(prompt)
-    first = begin if score is None else score.first
+    first = len(prompt) + len(answer) if score is None else score.first  # a token alone has nothing that tells of it
     values = () if score is None else score.log_probabilities
     best = () if score is None else score.likeliest
     unscored: list[Any] = [None] * (first - begin)
@@ -77,4 +78,5 @@ def chat_logprobs(tokenizer: Tokenizer, tokens: tuple[int, ...], score: Score | 
 
 def _entry(tokenizer: Tokenizer, token: int, value: float) -> dict[str, Any]:
     text = tokenizer.decode([token])
-    return {"token": text, "logprob": value, "bytes": list(text.encode())}
+    # A part of a character decodes to what stands for one: its own bytes are not in the text.
+    return {"token": text, "logprob": value, "bytes": None if INCOMPLETE in text else list(text.encode())}

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from engine.verification.rejection import COLDEST
+
 BODY_MAX_BYTES: Final = 8 << 20
 PROMPTS_MAX: Final = 64
 STOPS_MAX: Final = 16
@@ -67,6 +69,9 @@ class Asked(_Fields):
 
     @model_validator(mode="after")
     def _check_unserved(self) -> Self:
+        if 0 < self.temperature < COLDEST:
+            text = f"temperature is {self.temperature}; expected at least {COLDEST}, or 0 for greedy decoding"
+            raise FieldError(text, "temperature")
         for name in ("presence_penalty", "frequency_penalty"):
             if getattr(self, name) not in NO_PENALTY:
                 raise FieldError(f"{name} is {getattr(self, name)}; this server draws from the model's own", name)

@@ -220,11 +220,21 @@ class Scheduler:
             self._position_bytes = max(self._position_bytes, stream.measured_bytes / positions)
 
     def _measure(self) -> None:
-        """Measure what is held after a round of turns."""
+        """Measure what is held after a round of turns; end an answer that takes more than all caches may."""
         for stream in self._active:
             self._learn(stream)
         live = sum(stream.measured_bytes for stream in self._active)
-        self.held_bytes = live + sum(each.measured_bytes() for each in self._idle)
+        if live > self.bounds.cache_bytes and len(self._active) == 1:
+            self._give_up(self._active.popleft())
+            live = 0
+        self.held_bytes = live + self._idle_bytes()
+
+    def _give_up(self, stream: Stream) -> None:
+        """End an answer by what was measured: what it may come to take is reckoned too high where little is known."""
+        stream.close()
+        self.counts.failed += 1
+        text = f"the answer takes {stream.measured_bytes} bytes of cache and the server has {self.bounds.cache_bytes}"
+        stream.ticket.deliver(Failed(PromptError(f"{text}; lower max_tokens or shorten the prompt")))
 
     def _admit(self, decoder: Decoder) -> None:
         """Begin the requests that have waited longest, as far as they fit."""
@@ -234,14 +244,7 @@ class Scheduler:
                 self._waiting.popleft()
                 self.counts.cancelled += 1
                 continue
-            needed = self._bytes_of(ticket)
-            if needed > self.bounds.cache_bytes:
-                self._waiting.popleft()
-                self.counts.failed += 1
-                text = f"the answer may take {needed} bytes of cache and the server has {self.bounds.cache_bytes}"
-                ticket.deliver(Failed(PromptError(f"{text}; lower max_tokens or shorten the prompt")))
-                continue
-            if not self._make_room(needed):
+            if not self._make_room(self._bytes_of(ticket)):
                 return
             self._waiting.popleft()
             self._active.append(self._begin(decoder, ticket))
@@ -253,15 +256,21 @@ class Scheduler:
         return int(self._position_bytes * caches * (len(ask.request.prompt) + ask.request.max_new_tokens))
 
     def _make_room(self, needed: int) -> bool:
-        """Let go of idle caches, oldest first, until so many bytes fit; return whether they do."""
+        """Let go of idle caches, oldest first, until so many bytes fit; return whether to begin.
+
+        What may never fit goes alone: only what it is measured to take tells whether it is too much.
+        """
         if self._active and not self._position_bytes:
             return False  # nothing is known yet of what an answer takes: the first goes alone until it is measured
-        reckoned_bytes = sum(self._bytes_of(stream.ticket) for stream in self._active)
-        while reckoned_bytes + sum(each.measured_bytes() for each in self._idle) + needed > self.bounds.cache_bytes:
-            if not self._idle:
-                return not self._active
+        reckoned_bytes = needed + sum(self._bytes_of(stream.ticket) for stream in self._active)
+        if self._active and reckoned_bytes > self.bounds.cache_bytes:
+            return False
+        while self._idle and reckoned_bytes + self._idle_bytes() > self.bounds.cache_bytes:
             del self._idle[0]
         return True
+
+    def _idle_bytes(self) -> int:
+        return sum(each.measured_bytes() for each in self._idle)
 
     def _begin(self, decoder: Decoder, ticket: Ticket) -> Stream:
         drawn = ticket.ask.sampling is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -12,10 +13,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from engine.errors import UsageError
 
@@ -23,6 +26,8 @@ KEY_MAX_BYTES: Final = 4096
 HEADER_MAX_BYTES: Final = 1 << 16
 CONNECTIONS_MAX: Final = 256
 DRAIN_S: Final = 60
+HEAD_S: Final = 30.0
+"""How long a client may take from its connection, or from the first byte of its next request, to the end of a head."""
 ADDRESS: Final = re.compile(r"(127\.0\.0\.1|localhost|\[::1\]):([0-9]{1,5})")
 UNIX: Final = "unix:"
 
@@ -112,6 +117,39 @@ def read_key(path: Path) -> str:
     return text
 
 
+class _Impatient(H11Protocol):
+    """A connection that ends where no head comes: uvicorn's own waits for ever, and counts as one of those at once."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._ending: asyncio.TimerHandle | None = None
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a client."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of a connection."""
+        super().connection_lost(exc)
+        self._forget()
+
+    def _watch(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._forget()
+        elif self._ending is None:
+            self._ending = self.loop.call_later(HEAD_S, self._end)
+
+    def _end(self) -> None:
+        self.transport.close()
+
+    def _forget(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+
+
 class _Draining(uvicorn.Server):
     """A server that a signal ends as an end: uvicorn's own raises it again, and nothing is cleaned up behind it."""
 
@@ -126,18 +164,22 @@ class _Draining(uvicorn.Server):
                 signal.signal(each, handler)
 
 
-def serve(app: Starlette, server: socket.socket) -> None:
-    """Answer until SIGTERM or SIGINT, then finish what has begun, for a minute at the most."""
-    config = uvicorn.Config(
+def configured(app: Starlette) -> uvicorn.Config:
+    """Return how an application is served."""
+    return uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         server_header=False,
         h11_max_incomplete_event_size=HEADER_MAX_BYTES,
-        http="h11",
+        http=_Impatient,
         limit_concurrency=CONNECTIONS_MAX,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=DRAIN_S,
         lifespan="on",
     )
-    _Draining(config).run(sockets=[server])
+
+
+def serve(app: Starlette, server: socket.socket) -> None:
+    """Answer until SIGTERM or SIGINT, then finish what has begun, for a minute at the most."""
+    _Draining(configured(app)).run(sockets=[server])

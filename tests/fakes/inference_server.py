@@ -37,6 +37,8 @@ MODES = (
     "padded",
     "guessing",
     "streamed",
+    "fails",
+    "breaks",
 )
 END = "<end>"
 
@@ -118,9 +120,14 @@ def main(mode: str, port: int, token_s: float) -> None:  # noqa: C901 - a mode a
             self.end_headers()
             while mode == "endless":
                 self.wfile.write(b": " + b"x" * 65536 + b"\n")
-            for word in words:
+            broken = mode in {"fails", "breaks"}
+            for word in words[:1] if broken else words:
                 time.sleep(0.0 if at_once else token_s)
                 self.wfile.write(b"data: " + json.dumps({"choices": [{"text": word}]}).encode() + b"\n\n")
+            if mode == "fails":
+                self.wfile.write(b'data: {"error": {"message": "out of memory"}}\n\n')
+            if broken:
+                return
             self.wfile.write(b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\n")
             self.wfile.write(b"data: [DONE]\n\n")
             asked_now.clear()

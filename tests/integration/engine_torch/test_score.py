@@ -11,10 +11,15 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from engine.checkpoint import ASSETS  # noqa: E402
 from engine.cli.generate import main as generate  # noqa: E402
 from engine.cli.score import main  # noqa: E402
+from engine.errors import PromptError  # noqa: E402
+from engine.generation.score import score  # noqa: E402
 from engine.huggingface import open_causal  # noqa: E402
+from engine.loading import load_backend, open_engine  # noqa: E402
+from engine.structure.layout import CacheLayout  # noqa: E402
 from engine.tokenizer import Tokenizer  # noqa: E402
 
 TARGET = "kakeya-tiny-gemma4"
+SMALL = "kakeya-tiny-qwen3"
 TEXT = "class Point:\n    def __init__(self, x, y):\n        self.x = x\n        self.y = y\n" * 2
 SIDES = {"torch": ["--backend", "torch", "--device", "cpu"], "mlx": ["--backend", "mlx"]}
 
@@ -54,3 +59,15 @@ def test_an_answer_s_tokens_are_the_most_probable_ones(capsys: pytest.CaptureFix
 def test_a_text_of_one_token_has_nothing_to_score(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["class", "--target", TARGET, "--context", "400"]) == 4
     assert "expected at least one of each" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+def test_a_text_may_fill_the_context_to_its_last_position(backend: str) -> None:
+    engine = open_engine(load_backend(backend, "cpu" if backend == "torch" else None), SMALL, None)
+    most = engine.target.info.max_positions
+    worth = score(engine, (2,) * most, CacheLayout.NATIVE, most - 20)
+    assert len(worth.log_probabilities) == 20
+    with pytest.raises(PromptError, match=f"the text has {most + 1} tokens; '{SMALL}' holds {most} positions"):
+        score(engine, (2,) * (most + 1), CacheLayout.NATIVE, most - 20)
+    with pytest.raises(PromptError, match="token id 1000000"):
+        score(engine, (2, 2, 10**6), CacheLayout.NATIVE)

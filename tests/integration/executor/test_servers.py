@@ -182,6 +182,26 @@ def test_who_is_never_ready_or_speaks_no_http_is_one_line(tmp_path):
             guarded.stop(loading)
 
 
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        ("fails", 'ends its answer with an error: {"message": "out of memory"}'),
+        ("breaks", "breaks off its answer: the stream ended before data: [DONE]"),
+    ],
+)
+def test_an_answer_that_ends_in_an_error_or_before_its_end_is_not_taken_for_a_short_one(mode, why):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = guarded.start([sys.executable, SERVER, mode, str(port)])
+    try:
+        server = ask_servers.Server("candidate", {"model": "m"}, ("127.0.0.1", port), 4)
+        server.wait_until_ready(patience_s=60.0)
+        answer = server.ask("# salt\nfirst prompt")
+    finally:
+        guarded.stop(process)
+    assert (answer["error"], len(answer["text"])) == (why, 4)
+
+
 def test_answers_of_unlike_length_are_in_no_ratio(executor, tmp_path):
     execution = asked(Jobs(executor, tmp_path), ("honest", "brief"), tmp_path)
     assert execution.program_exit == 0

@@ -23,6 +23,7 @@ from engine.tokenizer import Tokenizer
 
 MODEL = "kakeya-tiny-gemma4"
 KEY = "a-key-of-the-tests"
+BOUNDS = Bounds(streams=8, waiting=16)
 
 
 def open_small(name: str) -> Engine:
@@ -79,7 +80,7 @@ def any_server() -> Iterator[Server]:
 
 
 @contextmanager
-def serving(name: str) -> Iterator[Server]:
+def serving(name: str, bounds: Bounds = BOUNDS) -> Iterator[Server]:
     library = {"mlx": "mlx.core", "torch": "torch"}[name]
     pytest.importorskip(library, reason=f"the backend {name} is not installed")
 
@@ -87,7 +88,7 @@ def serving(name: str) -> Iterator[Server]:
         engine = open_small(name)
         return Decoder(engine, Tokenizer(engine.folder), lambda drawn: FixedDepth(3))
 
-    scheduler = Scheduler(load, CacheLayout.NATIVE, Bounds(streams=8, waiting=16))
+    scheduler = Scheduler(load, CacheLayout.NATIVE, bounds)
     decoder = scheduler.start()
     served = Served(decoder.engine, decoder.tokenizer, CacheLayout.NATIVE, 512, KEY)
     with listening("127.0.0.1:0") as (bound, url):

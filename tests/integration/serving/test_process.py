@@ -11,13 +11,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+import uvicorn
+from starlette.applications import Starlette
 
 from engine.errors import UsageError
-from engine.serving.server import listening, read_key
+from engine.serving import server as server_module
+from engine.serving.server import configured, listening, read_key
 from tests.integration.serving.conftest import MODEL
 
 pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
@@ -120,3 +124,26 @@ def test_a_key_is_one_line_that_others_cannot_read(tmp_path: Path) -> None:
         path.chmod(0)
         with pytest.raises(UsageError, match="cannot read"):
             read_key(path)
+
+
+def test_who_sends_no_whole_head_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many connections are held at once; whoever says nothing would keep everybody else out for ever."""
+    monkeypatch.setattr(server_module, "HEAD_S", 0.3)
+    whole, half = b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\nHo"
+    with listening("127.0.0.1:0") as (bound, _):
+        running = uvicorn.Server(configured(Starlette()))
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            for requests, rest in ((0, b""), (0, half), (2, half)):
+                with socket.create_connection(bound.getsockname(), timeout=20) as client:
+                    for _ in range(requests):
+                        client.sendall(whole)
+                        assert client.recv(4096).startswith(b"HTTP/1.1 404")
+                        time.sleep(0.5)  # between requests a connection may rest for longer
+                    client.sendall(rest)
+                    while client.recv(4096):
+                        pass
+        finally:
+            running.should_exit = True
+            thread.join()

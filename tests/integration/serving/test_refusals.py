@@ -9,11 +9,12 @@ import random
 import socket
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from engine.serving.fields import ChatBody, CompletionBody, FieldError, parse
-from tests.integration.serving.conftest import KEY, MODEL, Server
+from tests.integration.serving.conftest import BOUNDS, KEY, MODEL, Server, serving
 
 GOOD = {"model": MODEL, "prompt": "class A:", "max_tokens": 4, "temperature": 0}
 HEADERS = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
@@ -42,6 +43,7 @@ def forwards(server: Server) -> tuple[int, int]:
         (400, "/v1/completions", {"prompt": [2] * 20_000}, {}, "holds 16384 positions"),
         (400, "/v1/completions", {"max_tokens": 16_384}, {}, "leaves"),
         (400, "/v1/completions", {"tools": []}, {}, "'tools' is not served"),
+        (400, "/v1/completions", {"temperature": 1e-8}, {}, "or 0 for greedy decoding"),
         (404, "/v1/embeddings", {}, {}, "is not served"),
         (415, "/v1/completions", {}, {"Content_Type": "text/plain"}, "expected application/json"),
         (403, "/v1/completions", {}, {"Host": "attacker.example"}, "is for 127.0.0.1"),
@@ -84,8 +86,8 @@ def test_drawn_bytes_start_nothing_and_are_no_fault_of_the_server(any_server: Se
 
 
 VALUES = (
-    None, True, -1, 0, 1.5, 1e308, 10**30, "", "x", "\ud800", [], {}, [[]], [None], [10**9], [[2, 10**9]], {"a": [1]},
-    float("nan"), float("inf"), ["x"] * 70, "class " * 20_000, [2] * 20_000,
+    None, True, -1, 0, 1.5, 1e-9, 1e308, 10**30, "", "x", "\ud800", [], {}, [[]], [None], [10**9], [[2, 10**9]],
+    {"a": [1]}, float("nan"), float("inf"), ["x"] * 70, "class " * 20_000, [2] * 20_000,
 )  # fmt: skip
 FIELDS = (
     *("model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "stream", "stream_options"),
@@ -189,3 +191,31 @@ def test_more_than_may_wait_are_told_to_come_again(any_server: Server) -> None:
             connection.close()
     any_server.settle()
     assert post(any_server, json.dumps(GOOD).encode())[0] == 200
+
+
+@pytest.mark.ci
+def test_memory_refuses_an_answer_by_what_it_takes_and_not_by_what_a_short_one_took_for_a_position() -> None:
+    """A cache grows by many positions at once, so that of one position it takes as many bytes as of sixty-four."""
+    long = json.dumps(GOOD | {"max_tokens": 300, "ignore_eos": True}).encode()
+    with serving("torch") as roomy:
+        expected = post(roomy, long)
+        roomy.settle()
+        held_bytes = roomy.scheduler.held_bytes
+    assert expected[0] == 200, expected
+    with serving("torch", replace(BOUNDS, cache_bytes=2 * held_bytes)) as enough:
+        assert post(enough, json.dumps(GOOD | {"prompt": [2], "max_tokens": 1}).encode())[0] == 200
+        status, answer = post(enough, long)
+        assert (status, answer["choices"]) == (200, expected[1]["choices"])
+    with serving("torch", replace(BOUNDS, cache_bytes=held_bytes // 4)) as little:
+        status, answer = post(little, long)
+        assert status == 400, answer
+        assert "bytes of cache and the server has" in answer["error"]["message"]
+        little.settle()
+        assert (little.scheduler.active, little.scheduler.counts.failed) == (0, 1)
+
+
+def test_an_echo_of_one_token_has_nothing_to_score_and_is_no_fault(any_server: Server) -> None:
+    body = {"model": MODEL, "prompt": [2], "max_tokens": 0, "temperature": 0, "echo": True, "logprobs": 1}
+    status, answer = post(any_server, json.dumps(body).encode())
+    assert status == 200, answer
+    assert answer["choices"][0]["logprobs"]["token_logprobs"] == [None]

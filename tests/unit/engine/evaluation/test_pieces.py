@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint import ASSETS
-from engine.generation.text_stream import LONGEST_OPEN, Pieces
+from engine.generation.text_stream import LONGEST_OPEN, Pieces, read_behind
 from engine.stopping import Stopping, cut_text
 from engine.tokenizer import Tokenizer
 from engine.types import StopReason
@@ -16,6 +16,7 @@ from tests.fakes.tokenizers_of_families import KINDS, SCRIPTS, write_tokenizer
 
 VOCAB = 2048
 STEP = 8
+WORDS = ("free", " human", " in", " dignity")
 LONG = 6
 """How often a line is repeated: beyond 128 tokens in most scripts."""
 
@@ -68,6 +69,33 @@ def test_every_script_comes_whole_through_every_kind_of_tokenizer(tmp_path: Path
         ids = reading.encode(line * LONG)
         for sizes in ([1], [3], [5]):
             assert streamed(reading, ids, sizes).lstrip(" ") == line * LONG
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prompt_and_the_text_that_goes_on_from_it_are_the_text_of_both(tmp_path: Path, kind: str) -> None:
+    """The first word of an answer keeps its space: without it a line of code is indented by one too few."""
+    reading = Tokenizer(write_tokenizer(tmp_path, kind))
+    ids = tuple(token for word in WORDS for token in reading.encode(word))
+    for cut in range(1, len(ids)):
+        prompt, answer = ids[:cut], ids[cut:]
+        pieces = Pieces(read_behind(reading.decode, prompt), (), lambda _: None)
+        for token in answer:
+            pieces.add((token,), final=False)
+        pieces.add((), final=True)
+        assert reading.decode(prompt) + pieces.text == reading.decode(ids)
+
+
+def test_a_stop_string_with_the_space_that_parts_an_answer_from_its_prompt_ends_it(tmp_path: Path) -> None:
+    reading = Tokenizer(write_tokenizer(tmp_path, "byte_fallback"))
+    prompt, answer = reading.encode("free"), reading.encode(" human")
+    stopping = Stopping(99, stop_strings=(" hu",), decode=read_behind(reading.decode, prompt))
+    assert stopping.cut(answer)[1] == StopReason.STOP_STRING
+
+
+def test_what_follows_a_part_of_a_character_is_read_by_itself(tmp_path: Path) -> None:
+    reading = Tokenizer(write_tokenizer(tmp_path, "byte_fallback"))
+    ids = reading.encode("龘")
+    assert read_behind(reading.decode, ids[:-1])(list(ids[-1:])) == "\ufffd"
 
 
 @pytest.mark.parametrize("kind", ["byte_fallback", "gemma", "unigram"])

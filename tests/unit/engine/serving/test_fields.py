@@ -26,6 +26,8 @@ CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
         ({"temperature": -1}, "temperature", "greater than or equal to 0"),
         ({"temperature": "0"}, "temperature", "valid number"),
         ({"temperature": True}, "temperature", "valid number"),
+        ({"temperature": 1e-8}, "temperature", "is 1e-08; expected at least 0.0001, or 0 for greedy"),
+        ({"temperature": 5e-324}, "temperature", "0 for greedy"),
         ({"top_p": 0}, "top_p", "greater than 0"),
         ({"top_k": 1.5}, "top_k", "valid integer"),
         ({"max_tokens": -1}, "max_tokens", "greater than or equal to 0"),
