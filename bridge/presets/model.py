@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -29,6 +29,9 @@ HOST_NAMES = frozenset(
 )
 """`host_engine` is the host's engine also where the code is the request's, `workload` the request's commit,
 `interpreter` the host's Python alone, `endpoint` a socket that the run is shown for naming it here."""
+
+BASELINE_RATE: Final = "baseline_tokens_per_s"
+"""The primary claim of a preset that measures a baseline beside itself: no ratio of it says anything."""
 
 _HOST_CODE = {"host": ("${engine}", "${host_engine}"), "request": ("${host_engine}",)}
 _OF_WORKLOADS = ("seeded", "asker", "packages", "workload", "read_only")
@@ -206,12 +209,14 @@ class Preset(Record):
 
     @property
     def offered_profiles(self) -> tuple[Profile, ...]:
-        """What may be asked for: also a standing claim, where a claim is measured in launches of two programs.
+        """What may be asked for: also a standing claim, where a claim is a ratio measured in launches of two programs.
 
-        Not of servers: whether they had prepared their answers takes six launches to tell (G5-UNKNOWN), and a sitting
-        has five.
+        Not of a baseline beside itself, nor of servers: whether they had prepared their answers takes six launches to
+        tell (G5-UNKNOWN), and a sitting has five.
         """
-        launched = any(command.launches is not None and command.asker is None for command in self.commands)
+        launched = self.primary_claim != BASELINE_RATE and any(
+            command.launches is not None and command.asker is None for command in self.commands
+        )
         return (*self.profiles, "standing") if launched and "claim" in self.profiles else self.profiles
 
     @property

@@ -256,3 +256,10 @@ def test_servers_that_are_asked_offer_no_standing_claim():
         command if command.launches is None else command.evolve(asker=command.argv) for command in preset.commands
     )
     assert preset.model_copy(update={"commands": asked}).offered_profiles == preset.profiles
+
+
+def test_a_baseline_beside_itself_offers_no_standing_claim():
+    """A standing claim is a ratio, and of these two arms none is claimed."""
+    for name in ("k3-native-baseline", "cuda-native-baseline"):
+        preset = registry()[name]
+        assert preset.offered_profiles == preset.profiles
