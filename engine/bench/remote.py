@@ -168,6 +168,8 @@ def measured_terms(node: str, decodes: Iterable[RemoteDecode], mib_s: float | No
         raise UsageError(f"no draft came from {node}; nothing was measured. Try more prompts or tokens")
     decode_s = sum(decode.decode_s for decode in taken)
     blocks = [(drafted, accepted) for decode in taken for _, drafted, accepted in decode.drafts if drafted]
+    # An answer without a draft is one whose first token was not right: prompt lookup answers so wherever it finds none.
+    blocks += [(1, 0)] * (len(answers) - len(blocks))
     draft_s = sum(drafting) / len(drafting)
     sent_bytes = sum(sum(decode.sent.values()) for decode in taken)
     moving_s = 0.0 if mib_s is None else sent_bytes / len(answers) / (mib_s * 2**20)
