@@ -26,7 +26,7 @@ class DrafterProcess(ServingChild):
 def served_words(options: argparse.Namespace) -> list[str]:
     """Return the options that make a drafter's server load what this process loads."""
     words = ["--backend", options.backend]
-    for name in ("device", "dtype", "target", "drafter"):
+    for name in ("device", "dtype", "target", "drafter", "drafter_context"):
         value = getattr(options, name)
-        words += [f"--{name}", value] if value else []
+        words += [f"--{name.replace('_', '-')}", str(value)] if value else []
     return words
