@@ -24,6 +24,7 @@ import numpy as np
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
 from engine.decoding.speculative import Parts, speculative
+from engine.drafters.dflash_model import DFlashModel
 from engine.drafters.local import LocalDrafter
 from engine.errors import ModelMismatchError
 from engine.huggingface import take_torch_in
@@ -149,8 +150,10 @@ def check_same(mlx: Engine, torch: Engine) -> None:
     for name, left, right in pairs:
         if left != right:
             raise ModelMismatchError(f"{name} is {left} on mlx and {right} on torch; expected the same on both")
-    if mlx.drafter.info.digest is None:
-        raise ModelMismatchError(f"drafter {mlx.drafter.info.name!r} has no weights to compare; give a DFlash folder")
+    if not isinstance(mlx.drafter, DFlashModel):
+        raise ModelMismatchError(
+            f"drafter {mlx.drafter.info.name!r} is no DFlash drafter, whose rows are compared; name one with --drafter"
+        )
 
 
 class WholeBlocks(FixedDepth):

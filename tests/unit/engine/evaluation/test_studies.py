@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from engine.errors import PromptError, UsageError
+from engine.drafters.draft_model import DraftModel
+from engine.errors import ModelMismatchError, PromptError, UsageError
 from engine.reports import Counters, Memory, Sample, Stages
 from engine.studies.acceptance import acceptance_length, by_position
-from engine.studies.drafter_parity import DraftedBlock, Generation, Parity
+from engine.studies.drafter_parity import DraftedBlock, Generation, Parity, check_same
 from engine.studies.verify_cost import CostPlan, MeasuredCosts, VerifyCost
 
 SAMPLE = Sample(
@@ -83,3 +86,12 @@ def test_a_cost_is_the_ratio_of_medians_at_the_same_context() -> None:
     costs = MeasuredCosts(tuple(VerifyCost(*row, token_digest="") for row in rows), ())
     assert costs.ratio(8, 4) == pytest.approx(1.5)
     assert costs.ratio(64, 4) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("digest", [None, "0" * 64])
+def test_a_drafter_of_another_kind_has_no_rows_to_compare(digest: str | None) -> None:
+    info = SimpleNamespace(name="small", digest=digest, parameters=1, dtype="float32")
+    target: Any = SimpleNamespace(info=info)
+    engine: Any = SimpleNamespace(target=target, drafter=DraftModel(target))
+    with pytest.raises(ModelMismatchError, match="drafter 'small' is no DFlash drafter"):
+        check_same(engine, engine)
