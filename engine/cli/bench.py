@@ -25,12 +25,15 @@ from engine.measurement.ratio import PairedRatio
 from engine.measurement.selection import Prompt, load_prompts
 from engine.measurement.study import Study
 from engine.options import (
+    AUTO,
     add_cache_option,
     add_model_options,
     cache_layout,
+    check_depth,
     chosen_drafter,
     depth_factory,
     from_here,
+    longest_depth,
     open_selected,
     positive,
 )
@@ -40,6 +43,7 @@ from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
 
 VERBS = ("compare", "overhead", "controller")
+WORLDS = ("plain", "useless", "long", "turning", "own")
 BUDGETS = (64, 128, 256)
 
 
@@ -61,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--prompts", type=positive, default=12, help="prompts measured (default: %(default)s)")
     built.add_argument("--max-new", type=positive, default=256, help="token budget (default: %(default)s)")
     built.add_argument("--repeats", type=positive, default=3, help="decodes of each prompt (default: %(default)s)")
-    built.add_argument("--worlds", help="controller only: some of plain,useless,long,turning,own (default: all)")
+    built.add_argument("--worlds", help=f"controller only: some of {','.join(WORLDS)} (default: all)")
     built.add_argument("--reference", help="contestant the others are compared with (default: the library's plain one)")
     built.add_argument("--out", type=Path, help="directory for bench.json (default: here)")
     return built
@@ -76,6 +80,7 @@ def main(argv: list[str]) -> int:
 
 def _compare(options: argparse.Namespace) -> int:
     cache_layout(options, lossless=True)
+    _check_depths(options)
     engine = open_selected(options)
     prompts, warmups = _prompts(options, engine)
     peers = contestants(engine, options)
@@ -108,6 +113,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _overhead(options: argparse.Namespace) -> int:
     layout = cache_layout(options)
+    _check_depths(options)
     engine = open_selected(options)
     prompts, _ = _prompts(options, engine)
     for label, depth in _depths(options, engine).items():
@@ -138,14 +144,15 @@ def _summed(parts: list[Overhead]) -> Overhead:
 
 
 def _controller(options: argparse.Namespace) -> int:
+    names = _worlds(options)
     engine = open_selected(options)
     if engine.drafter.info.name == "none":
         raise UsageError("the controller has nothing to control without a drafter; name one with --drafter")
     if cache_layout(options) != CacheLayout.NATIVE:
         raise UsageError(f"--cache {options.cache}: the controller is measured on the native cache; leave it out")
-    tokenizer, name = Tokenizer(engine.folder), engine.target.info.name
-    short = load_prompts(options.set, tokenizer, name).spread(options.prompts).prompts
-    needles = load_prompts("needle", tokenizer, name).prompts
+    tokenizer, target = Tokenizer(engine.folder), engine.target.info.name
+    short = load_prompts(options.set, tokenizer, target).spread(options.prompts).prompts
+    needles = load_prompts("needle", tokenizer, target).prompts
     long = sorted(needles, key=lambda prompt: len(prompt.ids))[-options.prompts :]
     offered = {
         "plain": DrafterWorld("no drafter", short, None, drafts=False),
@@ -154,9 +161,6 @@ def _controller(options: argparse.Namespace) -> int:
         "turning": DrafterWorld("drafter turns useless half-way", short, options.max_new // 2),
         "own": DrafterWorld("drafter as it is", short, None),
     }
-    names = options.worlds.split(",") if options.worlds else list(offered)
-    if set(names) - set(offered):
-        raise UsageError(f"--worlds {options.worlds!r}; expected some of {','.join(offered)}")
     worlds = [offered[name] for name in names]
     check_prompts((prompt.ids for world in worlds for prompt in world.prompts), engine.target.info, options.max_new)
     block = engine.drafter.info.block_size
@@ -204,14 +208,39 @@ def contestants(engine: Engine, options: argparse.Namespace) -> list[Contestant]
     return peers
 
 
+def _check_depths(options: argparse.Namespace) -> None:
+    """Check every depth before anything is loaded.
+
+    Raises:
+        UsageError: If one names no policy.
+    """
+    for text in options.depths.split(","):
+        check_depth(text)
+
+
+def _worlds(options: argparse.Namespace) -> list[str]:
+    """Return the worlds that are asked for, before anything is loaded.
+
+    Raises:
+        UsageError: If one is none or there twice, or there would be no interval.
+    """
+    if options.prompts < 2:
+        raise UsageError("--prompts 1: one prompt says nothing about others; expected at least 2")
+    names = options.worlds.split(",") if options.worlds else list(WORLDS)
+    if set(names) - set(WORLDS) or len(set(names)) < len(names):
+        # The same prompts twice would be counted as twice as many, and the interval be too narrow.
+        raise UsageError(f"--worlds {options.worlds!r}; expected some of {','.join(WORLDS)}, each once")
+    return names
+
+
 def _depths(options: argparse.Namespace, engine: Engine) -> dict[str, Callable[[], Depth]]:
     if engine.drafter.info.name == "none":
         return {}
-    block = engine.drafter.info.block_size
+    longest = longest_depth(engine)
     for text in options.depths.split(","):
         # A row of the table must not carry the name of a depth that nothing drafted at.
-        if block and text.isdigit() and int(text) >= block:
-            raise UsageError(f"--depths {text}; {engine.drafter.info.name} proposes at most {block - 1} tokens a step")
+        if text != AUTO and int(text) > longest:
+            raise UsageError(f"--depths {text}; {engine.drafter.info.name} proposes at most {longest} tokens a step")
     return {f"depth {text}": depth_factory(text, engine)[0] for text in options.depths.split(",")}
 
 
