@@ -257,7 +257,7 @@ def measure(options: argparse.Namespace) -> tuple[CostPlan, MeasuredCosts]:
     """Measure verify(L) and draft(L) by context length and write the report.
 
     Raises:
-        UsageError: If the plan is unusable, or random weights are asked of MLX.
+        UsageError: If the plan is unusable, costs cannot be written, or random weights are asked of MLX.
     """
     context = RunContext.current(out=options.out, profile=options.profile)
     plan = CostPlan(
@@ -266,17 +266,20 @@ def measure(options: argparse.Namespace) -> tuple[CostPlan, MeasuredCosts]:
         options.repeats or REPEATS[context.profile],
         context.nonce,
     )
+    if options.costs is not None and (options.costs.is_dir() or not options.costs.parent.is_dir()):
+        raise UsageError(f"--costs {options.costs}: expected a file in a folder that is there")
     engine = _engine(options)
 
     def run() -> tuple[MeasuredCosts, dict[str, Any]]:
         found = measure_costs(engine, plan, lambda size: print(f"context {size}: measured", flush=True))
-        if options.costs is not None:
-            write_costs(options.costs, cost_key(engine), found.table(engine.drafter.info.name))
         return found, {"rows": found.rows(), "fallbacks": found.fallbacks}
 
     shapes = {"contexts": list(plan.contexts), "rows": list(plan.rows), "repeats": plan.repeats}
     config = model_facts(engine) | shapes
-    return plan, Study("verify_cost", engine.backend, config, context, options.report).write(run)
+    costs = Study("verify_cost", engine.backend, config, context, options.report).write(run)
+    if options.costs is not None:
+        write_costs(options.costs, cost_key(engine), costs.table(engine.drafter.info.name))
+    return plan, costs
 
 
 def report(found: tuple[CostPlan, MeasuredCosts]) -> None:

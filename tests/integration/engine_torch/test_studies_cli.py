@@ -146,6 +146,11 @@ REFUSALS = {
         "512 positions",
     ),
     "no drafter": (("acceptance", "--backend", "torch", "--device", "cpu", "--drafter", "none"), 2, "needs a drafter"),
+    "costs that go nowhere": (
+        ("verify-cost", "--backend", "torch", "--device", "cpu", "--costs", "nowhere/costs.json"),
+        2,
+        "--costs nowhere/costs.json: expected a file in a folder that is there",
+    ),
     "no such model": (("verify-cost", "--backend", "torch", "--target", "nowhere"), 3, "no model 'nowhere'"),
 }
 
