@@ -16,7 +16,7 @@ from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement.selection import load_prompts
 from engine.measurement.study import Study
-from engine.options import add_model_options, add_out_option, open_selected, positive
+from engine.options import add_model_options, add_out_option, amount, open_selected, positive
 from engine.reports import RunContext
 from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
@@ -98,7 +98,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     parser.add_argument("--set", default="code-structured", help="prompt set or file; one prompt of it is drawn")
     parser.add_argument("--blocks", type=positive, default=32, help="blocks to time (default: %(default)s)")
-    parser.add_argument("--limit-s", type=float, default=120.0, help="seconds after which no block starts")
+    parser.add_argument("--limit-s", type=amount, default=120.0, help="seconds after which no block starts")
     parser.add_argument("--depth", type=positive, default=3, help="drafted tokens per block (default: %(default)s)")
     parser.add_argument("--report", default="single-graph.json", help="name of the report (default: %(default)s)")
     add_out_option(parser)

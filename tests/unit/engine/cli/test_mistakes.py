@@ -34,6 +34,7 @@ MISTAKES = [
     ("bench compare --depths ²", 2, "--depth '²'; expected a number of tokens, or auto", ""),
     ("bench controller --prompts 1", 2, "one prompt says nothing about others", "expected at least 2"),
     ("bench controller --worlds own,own", 2, "--worlds 'own,own'; expected some of plain,useless", "each once"),
+    ("eval single-graph --limit-s inf", 2, "argument --limit-s: 'inf'; expected a number from 0", "--help"),
     ("probe jax", 2, "argument backend: invalid choice: 'jax'", "probe --help"),
     ("convert onnx a b", 2, "argument format: invalid choice: 'onnx'", "convert --help"),
     ("train", 2, "the following arguments are required: verb", "train --help"),
