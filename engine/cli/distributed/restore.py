@@ -43,7 +43,7 @@ def show(options: argparse.Namespace) -> int:
     """Decode on every rung, print what each found, held and moved; return 1 where exact rows gave other tokens there.
 
     Raises:
-        UsageError: If the layout has nothing made elsewhere, or the f_theta there is another one.
+        UsageError: If the layout has nothing made elsewhere, nothing was, or the f_theta there is another one.
     """
     if options.cache == str(CacheLayout.FULL):
         print("nothing is made again: every row is kept")
@@ -66,6 +66,11 @@ def show(options: argparse.Namespace) -> int:
     print("\n".join(table(decodes, prompts, tokenizer)))
     if options.here:
         return 0
+    if not any(decode.traffic.asks for decode in decodes["elsewhere"]):
+        raise UsageError(
+            f"--cache {there}: no row left the window on any prompt, so nothing was made again and nothing "
+            "compared. Take longer prompts (--set), or a smaller window"
+        )
     same = sum(mine.tokens == other.tokens for mine, other in zip(decodes["here"], decodes["elsewhere"], strict=True))
     print(f"rows made elsewhere gave the tokens of rows made here on {same} of {len(prompts)} prompts")
     return 0 if same == len(prompts) or there.remote != EXACT else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,19 @@ def test_the_command_compares_both_and_says_what_moved(address: str, capsys: pyt
     ]
     assert "MB in " in lines[2]
     assert lines[3] == "rows made elsewhere gave the tokens of rows made here on 2 of 2 prompts"
+
+
+def test_prompts_within_the_window_compare_nothing(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": "short", "kind": "raw", "text": "def add(a, b):"}]
+    path = tmp_path / "short.json"
+    path.write_text(json.dumps({"schema": 1, "set": "short", "rule": "made", "prompts": rows}))
+    words = ["restore", *PAIR, "--address", address, "--set", str(path), "--max-new", "4"]
+    assert commands.main(words) == 2
+    printed = capsys.readouterr()
+    assert "no row left the window on any prompt, so nothing was made again" in printed.err
+    assert "rows made elsewhere gave" not in printed.out
 
 
 @pytest.mark.parametrize(
