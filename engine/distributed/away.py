@@ -145,8 +145,10 @@ class AwayDrafter(LocalDrafter):
             self._inner.close()
 
     def measured_bytes(self) -> int:
-        """Return the bytes of context held for it."""
-        return 0 if self._inner is None else self._inner.measured_bytes()
+        """Return the bytes of its context, of the rows that are kept for it as long as it is away."""
+        if self._inner is not None:
+            return self._inner.measured_bytes()
+        return sum(int(rows.nbytes) for _, _, rows in self._kept or () if rows is not None)
 
     def _come(self) -> tuple[Drafter | None, str]:
         """Return the drafter, shown all that was committed, or why it cannot draft here."""

@@ -86,3 +86,14 @@ def test_one_that_reads_rows_that_were_not_kept_drafts_for_the_next_sequence(
     with pytest.raises(CacheCropError):
         drafter.rewind(2)
     assert model.open() is model.there
+
+
+def test_rows_that_are_kept_for_one_that_is_away_are_counted() -> None:
+    model, let = away((3,), Came((3,)))
+    drafter = model.open()
+    drafter.observe(0, (5, 6), memoryview(bytes(16)).cast("d"))
+    drafter.observe(2, (8,), memoryview(bytes(8)).cast("d"))
+    assert drafter.measured_bytes() == 24
+    drafter.rewind(2)
+    assert drafter.measured_bytes() == 16
+    let()
