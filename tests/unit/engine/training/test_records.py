@@ -59,3 +59,13 @@ def test_the_recorded_command_names_folders_without_their_place():
     options = {"verb": "target", "family": "qwen3", "steps": 5, "out": Path("/a/b/kakeya-tiny-qwen3"), "quiet": True}
     command = recorded_command("target", options)
     assert command == "kakeya-engine train target --family qwen3 --steps 5 --out kakeya-tiny-qwen3"
+
+
+def test_the_recorded_command_has_every_number_and_a_switch_without_one():
+    options = {
+        "verb": "dflash", "seed": 1, "lag": 1, "head_rows": 0, "least_gain": 1.0, "layers": (), "start": None,
+        "features_on_disk": True,
+    }  # fmt: skip
+    numbers = "--seed 1 --lag 1 --head-rows 0 --least-gain 1.0"
+    assert recorded_command("dflash", options) == f"kakeya-engine train dflash {numbers} --features-on-disk"
+    assert recorded_command("dflash", {"layers": (1,), "features_on_disk": False}).endswith("dflash --layers 1")
