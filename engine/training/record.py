@@ -18,7 +18,7 @@ def recorded_command(verb: str, options: dict[str, Any]) -> str:
     """Return the command line that repeats a training; paths are reduced to their last part."""
     parts = [f"kakeya-engine train {verb}"]
     for name, value in options.items():
-        if value is None or value is False or name in {"verb", "work", "quiet", "export_at"}:
+        if value is None or value is False or name in {"verb", "work", "quiet"}:
             continue
         option = f"--{name.replace('_', '-')}"
         if value is True:

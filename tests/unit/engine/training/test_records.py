@@ -69,3 +69,8 @@ def test_the_recorded_command_has_every_number_and_a_switch_without_one():
     numbers = "--seed 1 --lag 1 --head-rows 0 --least-gain 1.0"
     assert recorded_command("dflash", options) == f"kakeya-engine train dflash {numbers} --features-on-disk"
     assert recorded_command("dflash", {"layers": (1,), "features_on_disk": False}).endswith("dflash --layers 1")
+
+
+def test_the_recorded_command_of_a_training_that_was_ended_early_says_at_which_step():
+    command = recorded_command("target", {"verb": "target", "steps": 3400, "export_at": 250})
+    assert command == "kakeya-engine train target --steps 3400 --export-at 250"
