@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,6 +126,12 @@ def test_state_of_another_training_is_not_gone_on_with(tmp_path, target, respons
         settings = {"seed": 4, "steps": 3, "rows": 12, "work": tmp_path} | changes
         with pytest.raises(UsageError, match=f"another training: {message}. Give another --work"):
             DrafterTrainer(DrafterRun(**settings), target, responses)
+    run = DrafterRun(4, 3, 12, tmp_path)
+    others = [*responses[:-1], Response(responses[-1].ids[::-1], PROMPT)]  # of another target, or to other prompts
+    with pytest.raises(UsageError, match=r"another training: responses [0-9a-f]{16} instead of [0-9a-f]{16}\. Give"):
+        DrafterTrainer(run, target, others)
+    with pytest.raises(UsageError, match=r"another training: layers \[1, 3, 4\] instead of \[0, 2, 4\]\. Give"):
+        DrafterTrainer(replace(run, target_layers=(0, 2, 4)), target, responses)
 
 
 def test_a_start_that_is_none_is_found_before_data_is_made(tmp_path, capsys):
