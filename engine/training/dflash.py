@@ -107,11 +107,15 @@ class DrafterTrainer(Resumable):
         self.optimisers = Optimisers(self.drafter, run.matrix_lr, run.vector_lr, emulates_bfloat16(self.device.type))
         self.schedule = Schedule(run.steps, min(run.warmup_steps, run.steps), 0.5, 0.04)
         usable = [item for item in responses if len(item.ids) - item.prompt_tokens >= 2]
-        self.held_back, self.responses = usable[::40][:HELD_BACK], [r for i, r in enumerate(usable) if i % 40]
+        self.held_back = usable[::40][:HELD_BACK]
+        # Prompts may be drawn more than once: an answer to one that is held back is not trained on either.
+        barred = {item.ids[: item.prompt_tokens] for item in self.held_back}
+        offered = [item for index, item in enumerate(usable) if index % 40]
+        self.responses = [item for item in offered if item.ids[: item.prompt_tokens] not in barred]
         if not self.responses:
             raise UsageError(
-                f"{len(usable)} of {len(responses)} regenerated rows have two tokens or more; expected at least 2, one "
-                "to hold back and one to train on. Ask for more --rows."
+                f"{len(usable)} of {len(responses)} regenerated rows have two tokens or more; expected at least 2, "
+                "to one prompt to hold back and to another one to train on. Ask for more --rows."
             )
         layers = list(self.config["dflash_config"]["target_layer_ids"])
         self.features_by_ids: MutableMapping[tuple[int, ...], torch.Tensor] = {}

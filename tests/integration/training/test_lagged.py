@@ -134,6 +134,15 @@ def test_state_of_another_training_is_not_gone_on_with(tmp_path, target, respons
         DrafterTrainer(replace(run, target_layers=(0, 2, 4)), target, responses)
 
 
+def test_nothing_is_trained_on_whose_prompt_is_held_back(tmp_path, target, responses):
+    again = Response((*responses[0].ids[:PROMPT], *responses[1].ids[PROMPT:]), PROMPT)
+    trainer = trainer_of(tmp_path, target, [*responses, again])
+    assert trainer.held_back == [responses[0]]
+    assert trainer.responses == responses[1:]
+    with pytest.raises(UsageError, match="expected at least 2, to one prompt to hold back and to another one"):
+        trainer_of(tmp_path, target, [responses[0], again])
+
+
 def test_a_start_that_is_none_is_found_before_data_is_made(tmp_path, capsys):
     from engine.checkpoint import ASSETS
     from engine.cli.train import main
