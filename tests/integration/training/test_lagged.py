@@ -87,6 +87,21 @@ def test_as_many_features_lag_as_were_drawn_and_one_position_always_has_its_own(
     assert bool(loss.isfinite())
 
 
+def test_the_loss_is_over_the_response_alone_up_to_its_end(tmp_path, target, responses):
+    trainer = trainer_of(tmp_path, target, responses)
+    rng = np.random.default_rng(4)
+    anchors = torch.cat([trainer._anchors(responses[0], rng) for _ in range(40)])
+    assert (int(anchors.min()), int(anchors.max())) == (PROMPT, LENGTH - 2)
+
+    whole, short = responses[0], Response(responses[1].ids[: ANCHOR + 3], PROMPT)
+    ids = torch.tensor([whole.ids, (*short.ids, *[trainer.run.pad] * (LENGTH - len(short.ids)))])
+    places = torch.full((2, 1), ANCHOR)
+    with torch.no_grad():
+        _, labels, valid = trainer._forward([whole, short], ids, places, torch.zeros_like(places))
+    assert valid[:, 0].sum(-1).tolist() == [BLOCK_SIZE - 1, 2]
+    assert labels[1, 0][valid[1, 0]].tolist() == list(short.ids[ANCHOR + 1 :])
+
+
 def test_training_begins_with_a_drafter_of_the_same_target_only(tmp_path, target, responses):
     first = trainer_of(tmp_path, target, responses)
     first.train_step()
