@@ -96,6 +96,21 @@ def test_a_checkpoint_comes_back_and_leaves_no_partial_file(tmp_path):
     assert [item.name for item in path.parent.iterdir()] == ["checkpoint.pt"]
 
 
+class Unwritable:
+    """What a file system that is full is to a checkpoint: written to its half."""
+
+    def __reduce__(self) -> str:
+        raise OSError("no space left")
+
+
+def test_a_checkpoint_whose_writing_breaks_off_leaves_the_one_before(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    save(path, {"step": 3})
+    with pytest.raises(OSError, match="no space left"):
+        save(path, {"model": torch.ones(2), "step": Unwritable()})
+    assert load(path) == {"step": 3}
+
+
 def test_the_recorded_command_names_folders_without_their_place():
     options = {"verb": "target", "family": "qwen3", "steps": 5, "out": Path("/a/b/kakeya-tiny-qwen3"), "quiet": True}
     command = recorded_command("target", options)
