@@ -124,7 +124,8 @@ def _standings(report: dict[str, Any]) -> Iterator[str]:
     yield "|---|---|---|"
     for row in report["rows"]["standings"]:
         speed = row["speed"]
-        speed_text = "other tokens" if speed is None else _ratio(speed)
+        without = "other tokens" if row["different_prompts"] else "no ratio"
+        speed_text = without if speed is None else _ratio(speed)
         yield f"| {row['peer']} | {row['tokens_per_s']:.1f} | {speed_text} |"
     entries = [Entry(**{name: row[name] for name in ENTRY_FIELDS}) for row in report["rows"]["entries"]]
     for peer, kind in SAME_DRAFTER.items():
@@ -132,6 +133,8 @@ def _standings(report: dict[str, Any]) -> Iterator[str]:
             continue
         yield f"\nThe same drafter, in the engine against {peer}:\n"
         for row in standings(entries, peer):
+            if row.peer == peer and row.different_prompts:
+                yield f"- no ratio: {peer} gave other tokens on {row.different_prompts} of {row.prompts} prompts"
             if kind in row.peer and row.speed is not None:
                 yield f"- {row.peer}: {_ratio(asdict(row.speed))}"
 
@@ -154,6 +157,8 @@ def _turns(report: dict[str, Any]) -> str:
 
 def _prompts(speeds: Sequence[dict[str, Any]]) -> str:
     counts = sorted({speed["n"] for speed in speeds})
+    if not counts:
+        return "No contestant has a ratio."
     return f"{' to '.join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))} prompts."
 
 

@@ -97,32 +97,41 @@ def _entry(name: str, prompt: Prompt, repeat: int, decode: Decode, oracle_tokens
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """One contestant beside a reference. ``speed`` is the reference's decode time over this one's, None if unequal."""
+    """One contestant beside a reference.
+
+    ``speed`` is the reference's decode time over this one's, None where either gave other tokens than plain decoding:
+    ``reference_different_prompts`` are those on which the reference did.
+    """
 
     peer: str
     prompts: int
     different_prompts: int
     tokens_per_s: float
     speed: PairedRatio | None
+    reference_different_prompts: int = 0
 
 
 def standings(entries: Sequence[Entry], reference: str) -> list[Placing]:
     """Return every contestant beside ``reference``, by name."""
     times = {name: _by_prompt(entries, name) for name in sorted({entry.peer for entry in entries})}
-    return [_standing(entries, name, ours, times[reference]) for name, ours in times.items()]
+    different = len({entry.prompt_id for entry in entries if entry.peer == reference and not entry.identical})
+    return [_standing(entries, name, ours, times[reference], different) for name, ours in times.items()]
 
 
-def _standing(entries: Sequence[Entry], name: str, ours: dict[str, float], theirs: dict[str, float]) -> Placing:
+def _standing(
+    entries: Sequence[Entry], name: str, ours: dict[str, float], theirs: dict[str, float], reference_different: int
+) -> Placing:
     own = [entry for entry in entries if entry.peer == name]
     different = {entry.prompt_id for entry in own if not entry.identical}
     # A one-token answer has no decode time, in any contestant.
     shared = [prompt for prompt in ours if ours[prompt] > 0 and theirs[prompt] > 0]
     speed = None
-    if not different and len(shared) > 1:
+    if not different and not reference_different and len(shared) > 1:
         speed = paired_ratio([theirs[prompt] for prompt in shared], [ours[prompt] for prompt in shared])
     seconds = sum(entry.decode_s for entry in own)
     tokens = sum(max(entry.tokens - 1, 0) for entry in own)
-    return Placing(name, len(ours), len(different), tokens / seconds if seconds else 0.0, speed)
+    tokens_per_s = tokens / seconds if seconds else 0.0
+    return Placing(name, len(ours), len(different), tokens_per_s, speed, reference_different)
 
 
 def _by_prompt(entries: Sequence[Entry], name: str) -> dict[str, float]:
@@ -144,6 +153,8 @@ def table(placings: Sequence[Placing], reference: str) -> list[str]:
             speed_text = (
                 f"no ratio: other tokens than plain decoding on {row.different_prompts} of {row.prompts} prompts"
             )
+        elif row.reference_different_prompts:
+            speed_text = f"no ratio: {reference!r} gave other tokens on {row.reference_different_prompts} prompts"
         else:
             speed_text = "no ratio: fewer than 2 prompts"
         lines.append(f"{row.peer:<44}{row.tokens_per_s:>10.1f}   {speed_text}")

@@ -181,6 +181,7 @@ def train_target_command(arguments: argparse.Namespace) -> None:
     import torch
 
     from engine.tokenizer import read_tokenizer
+    from engine.training.checkpoint import only_training
     from engine.training.corpus import read_corpus, word_pool
     from engine.training.export import export_target
     from engine.training.recipe import target_recipe
@@ -193,10 +194,11 @@ def train_target_command(arguments: argparse.Namespace) -> None:
     recipe = target_recipe(arguments.family, arguments.preset_size, arguments.steps)
     work = work_folder(arguments)
     run = TargetRun(recipe, arguments.seed, work, arguments.evaluate_every, arguments.device)
-    trainer = Trainer(run, tokenizer, files, word_pool(files), arguments.documents)
-    model = trainer.train(TrainingProgress(arguments.out.name, arguments.quiet), arguments.export_at)
-    export_target(model, tokenizer, arguments.out)
-    write_training(arguments.out, "target", vars(arguments), trainer=trainer, model=model, files=files)
+    with only_training(work):
+        trainer = Trainer(run, tokenizer, files, word_pool(files), arguments.documents)
+        model = trainer.train(TrainingProgress(arguments.out.name, arguments.quiet), arguments.export_at)
+        export_target(model, tokenizer, arguments.out)
+        write_training(arguments.out, "target", vars(arguments), trainer=trainer, model=model, files=files)
 
 
 def train_dflash_command(arguments: argparse.Namespace) -> None:

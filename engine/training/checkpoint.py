@@ -70,13 +70,13 @@ class CurveLog:
     """The training curve as JSON lines in the work folder; lines past the resumed step are dropped."""
 
     def __init__(self, path: Path, resume_step: int) -> None:
-        """Open the log, keeping only what happened before `resume_step`."""
+        """Open the log, keeping only what happened up to `resume_step`."""
         self.path = path
         self.rows: list[dict[str, Any]] = []
         if path.exists():
             # What follows the last line break was being written when the training was ended.
             whole = path.read_text().split("\n")[:-1]
-            self.rows = [row for row in map(json.loads, whole) if row["step"] < resume_step]
+            self.rows = [row for row in map(json.loads, whole) if row["step"] <= resume_step]
         write_text(path, "".join(json.dumps(row) + "\n" for row in self.rows))
 
     def append(self, row: dict[str, Any]) -> None:
@@ -148,9 +148,12 @@ class Resumable(ABC):
     ) -> None:
         """Train to `total` steps (or `stop_after`), evaluating and saving on the way; `report` hears of each step.
 
-        `enough` is asked after each evaluation whether to end before.
+        `enough` is asked after each evaluation whether to end before, also after the one that a checkpoint was saved
+        behind.
         """
         last = min(total, total if stop_after is None else stop_after)
+        if self.curve.rows and self.curve.rows[-1]["step"] == self.step and enough():
+            last = self.step
         saved_at, smooth = time.perf_counter(), None
         while self.step < last:
             started = time.perf_counter()

@@ -107,21 +107,29 @@ class DrafterTrainer(Resumable):
         self.optimisers = Optimisers(self.drafter, run.matrix_lr, run.vector_lr, emulates_bfloat16(self.device.type))
         self.schedule = Schedule(run.steps, min(run.warmup_steps, run.steps), 0.5, 0.04)
         usable = [item for item in responses if len(item.ids) - item.prompt_tokens >= 2]
-        self.held_back, self.responses = usable[::40][:HELD_BACK], [r for i, r in enumerate(usable) if i % 40]
+        self.held_back = usable[::40][:HELD_BACK]
+        # Prompts may be drawn more than once: an answer to one that is held back is not trained on either.
+        barred = {item.ids[: item.prompt_tokens] for item in self.held_back}
+        offered = [item for index, item in enumerate(usable) if index % 40]
+        self.responses = [item for item in offered if item.ids[: item.prompt_tokens] not in barred]
         if not self.responses:
             raise UsageError(
-                f"{len(usable)} of {len(responses)} regenerated rows have two tokens or more; expected at least 2, one "
-                "to hold back and one to train on. Ask for more --rows."
+                f"{len(usable)} of {len(responses)} regenerated rows have two tokens or more; expected at least 2, "
+                "to one prompt to hold back and to another one to train on. Ask for more --rows."
             )
-        width = len(self.config["dflash_config"]["target_layer_ids"]) * self.config["hidden_size"]
+        layers = list(self.config["dflash_config"]["target_layer_ids"])
         self.features_by_ids: MutableMapping[tuple[int, ...], torch.Tensor] = {}
         if run.features_on_disk:
-            self.features_by_ids = FeatureFile(run.work, [item.ids for item in usable], width)
+            width = len(layers) * self.config["hidden_size"]
+            self.features_by_ids = FeatureFile(run.work, [item.ids for item in usable], width, layers)
         self.frequent = self._frequent_ids()
         self.order = sorted(range(len(self.responses)), key=lambda i: len(self.responses[i].ids))
         begun_with = "" if run.start is None else run.start.name
-        made_by = {"seed": run.seed, "rows": run.rows, "size": run.size, "lag": run.lag, "start": begun_with}
-        made_by |= {"head_rows": run.head_rows} if run.head_rows else {}
+        made_by: dict[str, Any] = {"seed": run.seed, "rows": run.rows, "size": run.size, "lag": run.lag}
+        made_by |= {"start": begun_with} | ({"head_rows": run.head_rows} if run.head_rows else {})
+        # Another target, or other prompts, have other responses.
+        content = json.dumps([(item.ids, item.prompt_tokens) for item in usable]).encode()
+        made_by |= {"responses": hashlib.sha256(content).hexdigest()[:16], "layers": layers, "mask": run.mask}
         self.resume(run.work, self.drafter, self.optimisers, made_by)
 
     def features(self, rows: list[Response], ids: torch.Tensor) -> torch.Tensor:

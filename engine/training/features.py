@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,21 +22,22 @@ from engine.training.checkpoint import write_text
 class FeatureFile(MutableMapping[tuple[int, ...], torch.Tensor]):
     """Features ``[length, width]`` in bfloat16 by the ids of their row."""
 
-    def __init__(self, work: Path, rows: list[tuple[int, ...]], width: int) -> None:
-        """Open the file of a work folder for these rows, or make it.
+    def __init__(self, work: Path, rows: list[tuple[int, ...]], width: int, layers: Sequence[int]) -> None:
+        """Open the file of a work folder for these rows and layers of the target, or make it.
 
         Raises:
-            UsageError: If the folder holds the features of other rows.
+            UsageError: If the folder holds the features of other rows or layers.
         """
         work.mkdir(parents=True, exist_ok=True)
         ends = np.cumsum([len(row) for row in rows])
         self._places = {
             row: (int(end) - len(row), int(end), index) for index, (row, end) in enumerate(zip(rows, ends, strict=True))
         }
-        about = {"rows": hashlib.sha256(json.dumps(rows).encode()).hexdigest(), "width": width}
+        digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+        about = {"rows": digest, "width": width, "layers": list(layers)}
         stated = work / "features.json"
         if stated.exists() and json.loads(stated.read_text()) != about:
-            raise UsageError(f"{work} holds the features of other rows; give another --work, or remove it")
+            raise UsageError(f"{work} holds the features of other rows or layers; give another --work, or remove it")
         mode: Literal["r+", "w+"] = "r+" if stated.exists() else "w+"
         shape = (int(ends[-1]), width)
         self._values = np.memmap(work / "features.bf16", np.int16, mode, shape=shape)

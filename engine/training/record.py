@@ -18,15 +18,16 @@ def recorded_command(verb: str, options: dict[str, Any]) -> str:
     """Return the command line that repeats a training; paths are reduced to their last part."""
     parts = [f"kakeya-engine train {verb}"]
     for name, value in options.items():
-        if value is None or value is False or name in {"verb", "work", "quiet", "export_at"}:
+        if value is None or value is False or name in {"verb", "work", "quiet"}:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            parts.append(option)
             continue
         shown = value.name if isinstance(value, Path) else value
         if isinstance(value, tuple):
             shown = ",".join(map(str, value))
-        if shown in {"", True}:
-            parts += [f"--{name.replace('_', '-')}"] if shown is True else []
-            continue
-        parts.append(f"--{name.replace('_', '-')} {shown}")
+        parts += [] if shown == "" else [f"{option} {shown}"]
     return " ".join(parts)
 
 

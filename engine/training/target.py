@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 
 from engine.training.checkpoint import Progress, Resumable
-from engine.training.corpus import SourceFile, WordPool
+from engine.training.corpus import SourceFile, WordPool, corpus_record
 from engine.training.needles import hide, make_needles
 from engine.training.network.models import (
     build_target,
@@ -64,7 +65,9 @@ class Trainer(Resumable):
         )
         self.total = recipe.warmup_copy_steps + recipe.steps
         self.schedule = Schedule(recipe.steps, recipe.warmup_steps, recipe.constant_until, recipe.final_lr_share)
-        made_by = {"seed": run.seed, "family": recipe.family, "size": recipe.size}
+        made_by: dict[str, Any] = {"seed": run.seed, "family": recipe.family, "size": recipe.size}
+        made_by |= {"tokenizer": hashlib.sha256(tokenizer.to_str().encode()).hexdigest()[:16]}
+        made_by |= {"documents": documents, "corpus": str(corpus_record(files)["listing_sha256"])[:16]}
         self.resume(run.work, self.model, self.optimisers, made_by)
         self.held_out_code = self._held_out_code(files)
 

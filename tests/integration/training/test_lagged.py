@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,6 +87,21 @@ def test_as_many_features_lag_as_were_drawn_and_one_position_always_has_its_own(
     assert bool(loss.isfinite())
 
 
+def test_the_loss_is_over_the_response_alone_up_to_its_end(tmp_path, target, responses):
+    trainer = trainer_of(tmp_path, target, responses)
+    rng = np.random.default_rng(4)
+    anchors = torch.cat([trainer._anchors(responses[0], rng) for _ in range(40)])
+    assert (int(anchors.min()), int(anchors.max())) == (PROMPT, LENGTH - 2)
+
+    whole, short = responses[0], Response(responses[1].ids[: ANCHOR + 3], PROMPT)
+    ids = torch.tensor([whole.ids, (*short.ids, *[trainer.run.pad] * (LENGTH - len(short.ids)))])
+    places = torch.full((2, 1), ANCHOR)
+    with torch.no_grad():
+        _, labels, valid = trainer._forward([whole, short], ids, places, torch.zeros_like(places))
+    assert valid[:, 0].sum(-1).tolist() == [BLOCK_SIZE - 1, 2]
+    assert labels[1, 0][valid[1, 0]].tolist() == list(short.ids[ANCHOR + 1 :])
+
+
 def test_training_begins_with_a_drafter_of_the_same_target_only(tmp_path, target, responses):
     first = trainer_of(tmp_path, target, responses)
     first.train_step()
@@ -125,6 +141,21 @@ def test_state_of_another_training_is_not_gone_on_with(tmp_path, target, respons
         settings = {"seed": 4, "steps": 3, "rows": 12, "work": tmp_path} | changes
         with pytest.raises(UsageError, match=f"another training: {message}. Give another --work"):
             DrafterTrainer(DrafterRun(**settings), target, responses)
+    run = DrafterRun(4, 3, 12, tmp_path)
+    others = [*responses[:-1], Response(responses[-1].ids[::-1], PROMPT)]  # of another target, or to other prompts
+    with pytest.raises(UsageError, match=r"another training: responses [0-9a-f]{16} instead of [0-9a-f]{16}\. Give"):
+        DrafterTrainer(run, target, others)
+    with pytest.raises(UsageError, match=r"another training: layers \[1, 3, 4\] instead of \[0, 2, 4\]\. Give"):
+        DrafterTrainer(replace(run, target_layers=(0, 2, 4)), target, responses)
+
+
+def test_nothing_is_trained_on_whose_prompt_is_held_back(tmp_path, target, responses):
+    again = Response((*responses[0].ids[:PROMPT], *responses[1].ids[PROMPT:]), PROMPT)
+    trainer = trainer_of(tmp_path, target, [*responses, again])
+    assert trainer.held_back == [responses[0]]
+    assert trainer.responses == responses[1:]
+    with pytest.raises(UsageError, match="expected at least 2, to one prompt to hold back and to another one"):
+        trainer_of(tmp_path, target, [responses[0], again])
 
 
 def test_a_start_that_is_none_is_found_before_data_is_made(tmp_path, capsys):

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.errors import UsageError
 from engine.training.corpus import read_corpus, word_pool
 
 STEPS = 16
@@ -84,6 +85,31 @@ def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path, corpu
     got = resumed.train(stop_after=2)
     for name, value in expected.state_dict().items():
         assert torch.equal(value, got.state_dict()[name]), name
+
+
+@pytest.mark.ci
+def test_a_target_is_gone_on_with_on_its_own_tokenizer_and_corpus_only(tmp_path, corpus, tokenizer):
+    from engine.training.tokenizer import train_tokenizer
+
+    files, words = corpus
+    make_trainer(tmp_path, corpus, tokenizer, 5).save()
+    with pytest.raises(UsageError, match=r"another training: corpus [0-9a-f]{16} instead of [0-9a-f]{16}\. Give"):
+        make_trainer(tmp_path, (files[1:], words), tokenizer, 5)
+    other = train_tokenizer([file.text for file in files[:12]], vocab_size=512)
+    with pytest.raises(UsageError, match=r"another training: tokenizer [0-9a-f]{16} instead of [0-9a-f]{16}\. Give"):
+        make_trainer(tmp_path, corpus, other, 5)
+
+
+def test_two_targets_are_not_trained_in_one_work_folder(tmp_path, capsys):
+    from engine.checkpoint import ASSETS
+    from engine.cli.train import main
+    from engine.training.checkpoint import only_training
+
+    words = ["target", "--family", "qwen3", "--steps", "40", "--tokenizer", str(ASSETS / "kakeya-tiny-qwen3")]
+    with only_training(tmp_path / "work"):
+        assert main([*words, "--out", str(tmp_path / "model"), "--work", str(tmp_path / "work")]) == 2
+    assert "another training works in" in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.slow

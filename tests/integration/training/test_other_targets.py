@@ -79,8 +79,11 @@ def test_features_in_a_file_train_as_those_in_memory_and_are_found_again(tmp_pat
     assert len(again.features_by_ids) == count
     for ids, features in memory.features_by_ids.items():
         assert torch.equal(again.features_by_ids[ids], features)
-    with pytest.raises(UsageError, match="features of other rows"):
-        FeatureFile(tmp_path / "disk", [responses[0].ids], 64)
+    with pytest.raises(UsageError, match="features of other rows or layers"):
+        FeatureFile(tmp_path / "disk", [responses[0].ids], 64, (0, 2))
+    run = replace(again.run, target_layers=(0, 1))
+    with pytest.raises(UsageError, match="features of other rows or layers"):
+        DrafterTrainer(run, target, responses)
 
 
 def test_training_ends_where_it_no_longer_gains(tmp_path: Path, target, responses) -> None:

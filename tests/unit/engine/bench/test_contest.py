@@ -84,6 +84,16 @@ def test_a_contestant_with_other_tokens_gets_no_ratio() -> None:
     assert "other tokens than plain decoding on 1 of 4 prompts" in text
 
 
+def test_nobody_gets_a_ratio_beside_a_reference_with_other_tokens() -> None:
+    clock = FakeClock()
+    peers = [FakePeer("plain", 10, clock), FakePeer("false", 1, clock, wrong=(2,))]
+    placings = standings(Contest(peers, PROMPTS, [], 8, 3, "seed", clock).run(answer), "false")
+    assert [(row.peer, row.speed, row.reference_different_prompts) for row in placings] == [
+        ("false", None, 1), ("plain", None, 1)
+    ]  # fmt: skip
+    assert "no ratio: 'false' gave other tokens on 1 prompts" in table(placings, "false")[-1]
+
+
 def test_a_meter_sums_the_chosen_calls_and_the_items_of_generators_only_while_it_runs() -> None:
     clock = FakeClock()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import pytest
 
 from engine.cards.acceptance import Walk, ngram_walk, summarise, walk
@@ -39,3 +41,10 @@ def test_a_summary_reports_mean_bounds_and_pooled_ratio():
     assert summary.pooled == 2.0
     with pytest.raises(ValueError, match="no prompts"):
         summarise("x", 4, [])
+
+
+def test_the_bounds_of_a_summary_are_those_of_95_in_100_means():
+    walks = [Walk((accepted,), accepted + 1) for accepted in range(10) for _ in range(20)]
+    error = statistics.stdev(item.acceptance_length for item in walks) / len(walks) ** 0.5
+    summary = summarise("x", 11, walks)
+    assert (summary.upper - summary.lower) / 2 == pytest.approx(1.96 * error, rel=0.06)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -64,6 +67,22 @@ def test_a_row_of_needles_is_as_long_as_asked_where_few_episodes_fit(source, len
     batch = source.batch(Stage(1.0, 16, length, NEEDLES), step=0)
     assert batch.ids.shape == (16, length + 1)
     assert (batch.weights == ANSWER_WEIGHT).any(axis=1).all()
+
+
+def test_of_a_row_of_needles_the_answers_alone_weigh_most(source):
+    batch = source.batch(Stage(1.0, 16, 512, NEEDLES), step=0)
+    for ids, weights in zip(batch.ids, batch.weights, strict=True):
+        text = source.tokenizer.decode(ids[1:][weights == ANSWER_WEIGHT].tolist())
+        assert re.fullmatch(r"( the secret code for [a-z ]+ is [0-9]{4,6}\.)+", text), text
+
+
+def test_of_a_row_of_copies_no_loss_is_taken_over_what_cannot_be_known(source):
+    batch = source.batch(Stage(1.0, 16, 128, Mix(copy=1.0, needle=0.0, code=0.0, structured=0.0)), step=0)
+    assert 0.0 < batch.weights.mean() < 1.0
+    for ids, weights in zip(batch.ids.tolist(), batch.weights.tolist(), strict=True):
+        for place in (place for place, weight in enumerate(weights) if weight):
+            # What is predicted stood behind the same token earlier in the row.
+            assert (ids[place], ids[place + 1]) in pairwise(ids[: place + 1])
 
 
 def test_a_row_that_no_episode_fits_is_one_line(source):
