@@ -87,10 +87,10 @@ def _over_repeats(
     if not values:
         return None
     looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
-    repeated = _same(values, metric.digits)
-    found = None if repeated else _interval(metric, values, without, 1.0 - (1.0 - CONFIDENCE) / looks)
-    value = values[0] if repeated else _middle(metric, values)
-    shown = _over_runs(metric, value, values, found, repeated=repeated)
+    same = same_number(values, metric.digits)
+    found = _interval(metric, values, without, 1.0 - (1.0 - CONFIDENCE) / looks) if same is None else None
+    value = _middle(metric, values) if same is None else same
+    shown = _over_runs(metric, value, values, found, repeated=same is not None)
     shown += (f", best of {looks}" if looks > 1 and found is not None else "") + _direction(metric)
     shown += told(earlier, evidence, metric.name)
     return ClaimDraft(
@@ -102,21 +102,27 @@ def _over_repeats(
         unit=metric.unit,
         n=len(values),
         wording=f"{metric.name} {shown}",
-        stops=_stops(metric, values, looks, unknown=found is None),
+        stops=_stops(metric, values, looks, unknown=found is None and same is None),
         detail={
             "aggregate": metric.aggregate,
             "better": metric.better,
             "values": values,
-            "over": "runs" if repeated or len(values) < REPEATS_LEAST else "seeds",
+            "over": "runs" if same is not None or len(values) < REPEATS_LEAST else "seeds",
             "runs": 1 + len(pooled),
             "summary": shown,
         },
     )
 
 
-def _same(values: Sequence[float], digits: int) -> bool:
-    """Whether at least two runs gave the same number, to so many significant digits."""
-    return len(values) > 1 and len({f"{value:.{digits - 1}e}" for value in values}) == 1
+def same_number(values: Sequence[float], digits: int) -> float | None:
+    """Return the number that at least two runs gave to so many significant digits; None where they gave several.
+
+    Where they differ beyond these digits it has no more of them.
+    """
+    rounded = {float(f"{value:.{digits - 1}e}") for value in values}
+    if len(values) < 2 or len(rounded) > 1:
+        return None
+    return values[0] if len(set(values)) == 1 else rounded.pop()
 
 
 def _middle(metric: MetricDefinition, values: Sequence[float]) -> float:
@@ -145,7 +151,8 @@ def _over_runs(
     count = len(values)
     if repeated:
         number = figures.shown(value, metric.unit, digits=metric.digits)
-        return f"{number}{unitless}, the same in {count} of {count} runs: the seed changes nothing"
+        how = ": the seed changes nothing" if len(set(values)) == 1 else f" to {metric.digits} digits"
+        return f"{number}{unitless}, the same in {count} of {count} runs{how}"
     if interval is None:
         runs = "in one run" if count == 1 else f"the {metric.aggregate} of {count} runs: {_listed(values)}"
         return f"{figures.shown(value, metric.unit)}{unitless}, {runs}"
@@ -199,7 +206,7 @@ def _stops(metric: MetricDefinition, values: Sequence[float], looks: int, *, unk
     """Return which premises a list of values lacks by itself."""
     if metric.exact and len(set(values)) > 1:
         return {"inputs": f"declared exact, and {len(values)} runs gave {len(set(values))} numbers"}
-    if looks > 1 and unknown and not _same(values, metric.digits):
+    if looks > 1 and unknown:
         few = "one run says" if len(values) == 1 else f"{len(values)} runs say"
         return {"inputs": f"one of {looks} that could be chosen from, and {few} too little of chance"}
     return {}

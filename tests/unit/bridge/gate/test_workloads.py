@@ -86,6 +86,14 @@ def test_runs_that_differ_in_the_twelfth_digit_have_no_interval_of_their_noise()
     assert (finer.interval is not None, "the same" in finer.wording) == (True, False)
 
 
+def test_sizes_that_differ_in_the_seventh_digit_are_quoted_with_no_digit_in_which_they_differ():
+    size = claim(trained((12345678.0, 12345712.0) * 3, again=False, bounds=None, unit="bytes"))
+    assert (size.value, size.interval, size.decision) == (12345700.0, None, "evidence")
+    assert size.wording.startswith("final_loss 12,345,700 bytes, the same in 6 of 6 runs to 6 digits, lower is better")
+    coarse = claim(trained((12345.0, 12346.0) * 3, again=False, bounds=None, digits=3))
+    assert "12,300 nats, the same in 6 of 6 runs to 3 digits" in coarse.wording
+
+
 def test_what_was_declared_exact_and_differs_carries_no_claim():
     values = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0 + 1e-9)
     assert claim(trained(values, again=False)).decision == "evidence"
