@@ -82,15 +82,16 @@ def _over_repeats(
     pooled = list(left.values())
     beyond_doubt = [one for name, one in left.items() if standing_of(name, evidence, metric.name).use == "whole"]
     mine = [(row["seed"], number_at(row["value"], pointer)) for row in rows]
-    values = sorted(_by_seed([*mine, *itertools.chain(*pooled)]))
+    by_run = [*mine, *itertools.chain(*pooled)]
+    values, numbers = sorted(_by_seed(by_run)), sorted(number for _, number in by_run)
     without = sorted(_by_seed([*mine, *itertools.chain(*beyond_doubt)]))
     if not values:
         return None
     looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
-    same = same_number(values, metric.digits)
+    same = same_number(numbers, metric.digits) if len(values) > 1 else None
     found = _interval(metric, values, without, 1.0 - (1.0 - CONFIDENCE) / looks) if same is None else None
     value = _middle(metric, values) if same is None else same
-    shown = _over_runs(metric, value, values, found, repeated=same is not None)
+    shown = _over_runs(metric, value, values, numbers, found, repeated=same is not None)
     shown += (f", best of {looks}" if looks > 1 and found is not None else "") + _direction(metric)
     shown += told(earlier, evidence, metric.name)
     return ClaimDraft(
@@ -102,7 +103,7 @@ def _over_repeats(
         unit=metric.unit,
         n=len(values),
         wording=f"{metric.name} {shown}",
-        stops=_stops(metric, values, looks, unknown=found is None and same is None),
+        stops=_stops(metric, numbers, looks, unknown=found is None and same is None),
         detail={
             "aggregate": metric.aggregate,
             "better": metric.better,
@@ -142,20 +143,31 @@ def _over_runs(
     metric: MetricDefinition,
     value: float,
     values: Sequence[float],
+    numbers: Sequence[float],
     interval: tuple[float, float, float] | None,
     *,
     repeated: bool,
 ) -> str:
-    """Return a number over the runs that gave it: with its interval, as the same in all of them, or each by itself."""
+    """Return a number over the runs that gave it: with its interval, as the same in all of them, or each by itself.
+
+    Args:
+        metric: which says its unit and its digits.
+        value: what they come to.
+        values: one of each seed.
+        numbers: one of each run; several runs may have had one seed.
+        interval: over seeds, None with too few of them.
+        repeated: whether all runs gave the same number.
+    """
     unitless = ", no unit" if metric.unit == figures.UNITLESS else ""
-    count = len(values)
+    count, runs = len(values), len(numbers)
     if repeated:
         number = figures.shown(value, metric.unit, digits=metric.digits)
-        how = ": the seed changes nothing" if len(set(values)) == 1 else f" to {metric.digits} digits"
-        return f"{number}{unitless}, the same in {count} of {count} runs{how}"
+        how = ": the seed changes nothing" if len(set(numbers)) == 1 else f" to {metric.digits} digits"
+        return f"{number}{unitless}, the same in {runs} of {runs} runs{how}"
     if interval is None:
-        runs = "in one run" if count == 1 else f"the {metric.aggregate} of {count} runs: {_listed(values)}"
-        return f"{figures.shown(value, metric.unit)}{unitless}, {runs}"
+        over = f"{runs} runs" if runs == count else f"{count} seed{'s' if count > 1 else ''} in {runs} runs"
+        each = "in one run" if runs == 1 else f"the {metric.aggregate} of {over}: {_listed(values)}"
+        return f"{figures.shown(value, metric.unit)}{unitless}, {each}"
     text = f"{figures.shown(value, metric.unit, interval[:2])} {interval[2] * 100:.3g} %{unitless}"
     if metric.aggregate == "median":
         return text
@@ -202,12 +214,12 @@ def _direction(metric: MetricDefinition) -> str:
     return "" if metric.better is None else f", {metric.better} is better"
 
 
-def _stops(metric: MetricDefinition, values: Sequence[float], looks: int, *, unknown: bool) -> dict[Any, str]:
-    """Return which premises a list of values lacks by itself."""
-    if metric.exact and len(set(values)) > 1:
-        return {"inputs": f"declared exact, and {len(values)} runs gave {len(set(values))} numbers"}
+def _stops(metric: MetricDefinition, numbers: Sequence[float], looks: int, *, unknown: bool) -> dict[Any, str]:
+    """Return which premises the numbers of runs lack by themselves."""
+    if metric.exact and len(set(numbers)) > 1:
+        return {"inputs": f"declared exact, and {len(numbers)} runs gave {len(set(numbers))} numbers"}
     if looks > 1 and unknown:
-        few = "one run says" if len(values) == 1 else f"{len(values)} runs say"
+        few = "one run says" if len(numbers) == 1 else f"{len(numbers)} runs say"
         return {"inputs": f"one of {looks} that could be chosen from, and {few} too little of chance"}
     return {}
 

@@ -148,6 +148,18 @@ def test_a_cell_of_a_sweep_that_is_tried_again_has_the_same_seeds_and_no_more():
     assert other.wording.endswith("over 6 seeds of 2 runs")
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_numbers_of_one_seed_that_differ_are_not_called_the_same_by_their_mean(exact):
+    case = trained((12340.0,) * 6, again=False, bounds=None, exact=exact)
+    size = again(case, losses=(12350.0,) * 6, basis=case.run_id).claims[0]
+    assert "the same" not in size.wording
+    assert size.decision == ("valid" if exact else "evidence")
+    if exact:
+        assert size.why == ("inputs: declared exact, and 12 runs gave 2 numbers",)
+    once = again(trained((1.0,), again=False), losses=(3.0,), basis=case.run_id).claims[0]
+    assert "final_loss 2 nats, the median of 1 seed in 2 runs: 2, lower is better" in once.wording
+
+
 def test_a_rerun_whose_earlier_attempt_is_not_there_is_not_citable():
     case = trained(again=False)
     case.record["attempt"] |= {"number": 2, "earlier": [EARLIER]}
