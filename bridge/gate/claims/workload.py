@@ -44,7 +44,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         elif definition.servers is not None:
             draft = of_servers(metric, role, report, evidence, definition)
         elif metric.aggregate in {"share", "count"}:
-            draft = _items(metric, role, rows)
+            draft = _items(metric, role, rows, _looks(evidence))
         elif metric.aggregate == "none":
             draft = None
         else:
@@ -56,6 +56,11 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
 def rows_of(report: Report) -> list[dict[str, Any]]:
     """Return the repeats of a well-formed report: path, seed and value of each."""
     return cast("dict[str, Any]", report.body)[NAME]  # type: ignore[no-any-return]
+
+
+def _looks(evidence: Evidence) -> int:
+    """Return out of how many numbers one of this run could be chosen."""
+    return 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
 
 
 def earlier_rows(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
@@ -87,7 +92,7 @@ def _over_repeats(
     without = sorted(_by_seed([*mine, *itertools.chain(*beyond_doubt)]))
     if not values:
         return None
-    looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
+    looks = _looks(evidence)
     same = same_number(numbers, metric.digits) if len(values) > 1 else None
     found = _interval(metric, values, without, 1.0 - (1.0 - CONFIDENCE) / looks) if same is None else None
     value = _middle(metric, values) if same is None else same
@@ -234,8 +239,13 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tu
     return mean - half, mean + half, confidence
 
 
-def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]]) -> ClaimDraft | None:
-    """Return how many of the distinct items of one repeat count: exact bounds for a share, none for a count."""
+def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]], looks: int) -> ClaimDraft | None:
+    """Return how many of the distinct items of one repeat count: exact bounds for a share, none for a count.
+
+    Args:
+        metric, role, rows: as declared, and the repeats of this run.
+        looks: out of how many numbers it could be chosen; the bounds are as wide as that asks.
+    """
     if not rows:
         return None
     k, n = count_items(metric, rows[0]["value"])
@@ -243,9 +253,10 @@ def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]])
         return None
     shown, interval = f"{k} of {n} {metric.unit}", None
     if metric.aggregate == "share":
-        tail = 1.0 - (1.0 - CONFIDENCE) / 2.0
+        tail = 1.0 - (1.0 - CONFIDENCE) / looks / 2.0
         interval = (rate_lower(k, n, tail), rate_upper(k, n, tail))
         shown = f"{k / n:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %, {k} of {n} items"
+    shown += f", best of {looks}" if looks > 1 else ""
     shown += _direction(metric)
     return ClaimDraft(
         id=metric.name,
@@ -293,7 +304,7 @@ def _ratio(
         return None
     of_attempts = _earlier(metric, evidence, own)
     known, beyond_doubt = split_attempts(own, of_attempts, evidence, metric.name)
-    looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
+    looks = _looks(evidence)
     ratio = pooled_ratio(known, beyond_doubt, lambda series: list(series.launches), looks=looks)
     if ratio is None:
         return None

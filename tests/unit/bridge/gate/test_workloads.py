@@ -256,6 +256,32 @@ def test_the_best_row_of_a_sweep_over_noise_is_not_quoted_as_it_stands():
     assert ", best of 8" in nine.wording
 
 
+def solved(*right, of=100, aggregate="share", again=False):
+    """Return repeats that each solved so many of their items."""
+    declared = {"aggregate": aggregate, "unit": "items", "better": "higher", "pointer": None, "bounds": None}
+    case = trained((1.0,) * len(right), again=again, **declared, items="/metrics/items", correct="ok")
+    for path, count in zip(sorted(case.reports), right, strict=True):
+        items = [{"id": number, "ok": number < count} for number in range(of)]
+        case.reports[path] = {"metrics": {"items": items}}
+    return case.seal()
+
+
+def test_a_share_of_one_cell_of_several_has_the_interval_of_one_that_could_be_chosen():
+    alone, case = claim(solved(90)), solved(90)
+    assert alone.wording.startswith("final_loss 0.900 [0.824, 0.951] 95 %, 90 of 100 items, higher is better"), alone
+    case.record["attempt"]["looks"] = 8
+    chosen = claim(case.seal())
+    assert chosen.interval[0] < alone.interval[0] < alone.interval[1] < chosen.interval[1]
+    assert "95 %, 90 of 100 items, best of 8, higher is better" in chosen.wording
+    assert (alone.decision, chosen.decision) == ("evidence", "evidence")
+
+
+def test_a_count_of_one_cell_of_several_says_so():
+    case = solved(90, aggregate="count")
+    case.record["attempt"]["looks"] = 8
+    assert claim(case.seal()).wording.startswith("final_loss 90 of 100 items, best of 8, higher is better")
+
+
 @pytest.mark.parametrize("loss", [float("1e9"), -1.0, "1.9", None, True])
 def test_a_number_that_was_not_declared_so_refuses_the_report(loss):
     case = trained()
