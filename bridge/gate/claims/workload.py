@@ -248,7 +248,8 @@ def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]],
     """
     if not rows:
         return None
-    k, n = count_items(metric, rows[0]["value"])
+    counted = [count_items(metric, row["value"]) for row in rows]
+    k, n = counted[0]
     if n == 0:
         return None
     shown, interval = f"{k} of {n} {metric.unit}", None
@@ -256,6 +257,7 @@ def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]],
         tail = 1.0 - (1.0 - CONFIDENCE) / looks / 2.0
         interval = (rate_lower(k, n, tail), rate_upper(k, n, tail))
         shown = f"{k / n:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %, {k} of {n} items"
+    shown += _other_repeats(counted)
     shown += f", best of {looks}" if looks > 1 else ""
     shown += _direction(metric)
     return ClaimDraft(
@@ -269,6 +271,15 @@ def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]],
         wording=f"{metric.name} {shown}",
         detail={"aggregate": metric.aggregate, "better": metric.better, "over": "items", "summary": shown},
     )
+
+
+def _other_repeats(counted: Sequence[tuple[int, int]]) -> str:
+    """Return that a count is of the first of several repeats, and between what they lie; empty where all are alike."""
+    if len(set(counted)) == 1:
+        return ""
+    ordered = sorted(counted, key=lambda items: items[0] / max(1, items[1]))
+    (least, of_least), (most, of_most) = ordered[0], ordered[-1]
+    return f" in the first of {len(counted)} repeats, which gave {least} of {of_least} to {most} of {of_most}"
 
 
 def count_items(metric: MetricDefinition, value: Any) -> tuple[int, int]:

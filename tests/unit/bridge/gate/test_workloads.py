@@ -282,6 +282,13 @@ def test_a_count_of_one_cell_of_several_says_so():
     assert claim(case.seal()).wording.startswith("final_loss 90 of 100 items, best of 8, higher is better")
 
 
+@pytest.mark.parametrize("aggregate", ["share", "count"])
+def test_a_share_or_count_of_one_repeat_says_what_the_others_gave_where_they_differ(aggregate):
+    alike, unlike = (claim(solved(*right, of=42, aggregate=aggregate)).wording for right in ([42, 42], [42, 40, 41]))
+    assert "repeats" not in alike
+    assert "42 of 42 items in the first of 3 repeats, which gave 40 of 42 to 42 of 42, higher is better" in unlike
+
+
 @pytest.mark.parametrize("loss", [float("1e9"), -1.0, "1.9", None, True])
 def test_a_number_that_was_not_declared_so_refuses_the_report(loss):
     case = trained()
