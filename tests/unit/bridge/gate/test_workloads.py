@@ -289,6 +289,20 @@ def test_a_share_or_count_of_one_repeat_says_what_the_others_gave_where_they_dif
     assert "42 of 42 items in the first of 3 repeats, which gave 40 of 42 to 42 of 42, higher is better" in unlike
 
 
+@pytest.mark.parametrize(
+    ("aggregate", "answer", "decision"),
+    [("share", 0.9, "evidence"), ("share", 90, "nothing"), ("count", 90, "evidence"), ("count", 0.9, "nothing")],
+)
+def test_a_share_is_computed_again_as_a_share_and_a_count_as_a_count(aggregate, answer, decision):
+    case = solved(90, aggregate=aggregate, again=True)
+    case.record["commands"][-1]["answer"] = json.dumps({"final_loss": answer})
+    again = claim(case.seal())
+    assert again.decision == decision, again.why
+    if decision == "evidence":
+        assert "recomputed from what train.py@" in again.wording
+    assert (verdict(case).decision == "rejected") == (decision == "nothing")
+
+
 @pytest.mark.parametrize("loss", [float("1e9"), -1.0, "1.9", None, True])
 def test_a_number_that_was_not_declared_so_refuses_the_report(loss):
     case = trained()
