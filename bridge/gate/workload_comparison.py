@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bridge.gate.claims import CONFIDENCE
 from bridge.gate.claims.percentiles import median_interval
-from bridge.gate.claims.workload import mean_interval, rows_of
+from bridge.gate.claims.workload import mean_interval, rows_of, same_number
 from bridge.gate.comparability import MeasuredRun, Reason
 from bridge.gate.declared.workload import OVER_SEEDS
 from bridge.gate.facts.launch_series import Series
@@ -37,11 +37,13 @@ class MetricDifference:
     Attributes:
         value: B less A: the median or mean of the differences by seed, or of the values.
         interval: over paired seeds; None where they are not paired, or too few.
-        effect: ``higher``, ``lower`` or ``no difference shown``: in 95 % over all metrics that are compared.
+        effect: ``higher``, ``lower`` or ``no difference shown``: in 95 % over all metrics that are compared, or by
+            numbers that no seed changes.
         paired: whether both runs had the same seeds.
         n: pairs, or the values of the smaller run.
         p_value: of no difference, by the sign test or Student's, adjusted for the other metrics by `differences`; None
             without an interval.
+        fixed: whether they are not paired, and each run gave one number with all of its seeds.
     """
 
     metric: MetricDefinition
@@ -51,6 +53,7 @@ class MetricDifference:
     paired: bool
     n: int
     p_value: float | None = None
+    fixed: bool = False
 
     @property
     def wording(self) -> str:
@@ -61,6 +64,8 @@ class MetricDifference:
         )  # fmt: skip
         bounds = None if self.interval is None else self.interval[:2]
         said = f"{self.metric.name}: B {self.effect}{judged}: {shown(self.value, self.metric.unit, bounds, sign=True)}"
+        if self.fixed:
+            return f"{said}, each the same in all of its runs"
         if self.interval is not None:
             said += f" {self.interval[2] * 100:.3g} %"
         said += f", {self.n} {'paired seeds' if self.paired else 'seeds each, not paired'}"
@@ -119,7 +124,7 @@ def _adjusted(found: Sequence[MetricDifference]) -> Iterator[MetricDifference]:
     adjusted = holm({one.metric.name: one.p_value for one in found if one.p_value is not None})
     for one in found:
         p_value = adjusted.get(one.metric.name)
-        kept = p_value is not None and p_value < 1.0 - CONFIDENCE
+        kept = one.fixed or (p_value is not None and p_value < 1.0 - CONFIDENCE)
         yield replace(one, p_value=p_value, effect=one.effect if kept else _NOTHING)
 
 
@@ -149,9 +154,19 @@ def _difference(
         p_value = None if interval is None else sign_test(pairs) if exact else _student(pairs)
         effect = _effect(interval)
         return MetricDifference(metric, middle(pairs), interval, effect, paired=True, n=len(pairs), p_value=p_value)
-    apart = middle(list(theirs.values())) - middle(list(ours.values()))
+    numbers = [list(values.values()) for values in (ours, theirs)]
     least = min(len(ours), len(theirs))
+    one_each = [number for values in numbers if (number := same_number(values, metric.digits)) is not None]
+    if len(one_each) == len(numbers):
+        apart = one_each[1] - one_each[0]
+        return MetricDifference(metric, apart, None, _direction(apart), paired=False, n=least, fixed=True)
+    apart = middle(numbers[1]) - middle(numbers[0])
     return MetricDifference(metric, apart, None, _NOTHING, paired=False, n=least)
+
+
+def _direction(apart: float) -> str:
+    """Return the word for a difference that no chance is in."""
+    return "higher" if apart > 0.0 else "lower" if apart < 0.0 else _NOTHING
 
 
 def _student(values: Sequence[float]) -> float:

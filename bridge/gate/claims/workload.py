@@ -44,7 +44,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         elif definition.servers is not None:
             draft = of_servers(metric, role, report, evidence, definition)
         elif metric.aggregate in {"share", "count"}:
-            draft = _items(metric, role, rows)
+            draft = _items(metric, role, rows, _looks(evidence))
         elif metric.aggregate == "none":
             draft = None
         else:
@@ -56,6 +56,11 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
 def rows_of(report: Report) -> list[dict[str, Any]]:
     """Return the repeats of a well-formed report: path, seed and value of each."""
     return cast("dict[str, Any]", report.body)[NAME]  # type: ignore[no-any-return]
+
+
+def _looks(evidence: Evidence) -> int:
+    """Return out of how many numbers one of this run could be chosen."""
+    return 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
 
 
 def earlier_rows(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
@@ -82,15 +87,16 @@ def _over_repeats(
     pooled = list(left.values())
     beyond_doubt = [one for name, one in left.items() if standing_of(name, evidence, metric.name).use == "whole"]
     mine = [(row["seed"], number_at(row["value"], pointer)) for row in rows]
-    values = sorted(_by_seed([*mine, *itertools.chain(*pooled)]))
+    by_run = [*mine, *itertools.chain(*pooled)]
+    values, numbers = sorted(_by_seed(by_run)), sorted(number for _, number in by_run)
     without = sorted(_by_seed([*mine, *itertools.chain(*beyond_doubt)]))
     if not values:
         return None
-    looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
-    repeated = _same(values, metric.digits)
-    found = None if repeated else _interval(metric, values, without, 1.0 - (1.0 - CONFIDENCE) / looks)
-    value = values[0] if repeated else _middle(metric, values)
-    shown = _over_runs(metric, value, values, found, repeated=repeated)
+    looks = _looks(evidence)
+    same = same_number(numbers, metric.digits) if len(values) > 1 else None
+    found = _interval(metric, values, without, 1.0 - (1.0 - CONFIDENCE) / looks) if same is None else None
+    value = _middle(metric, values) if same is None else same
+    shown = _over_runs(metric, value, values, numbers, found, repeated=same is not None)
     shown += (f", best of {looks}" if looks > 1 and found is not None else "") + _direction(metric)
     shown += told(earlier, evidence, metric.name)
     return ClaimDraft(
@@ -102,21 +108,27 @@ def _over_repeats(
         unit=metric.unit,
         n=len(values),
         wording=f"{metric.name} {shown}",
-        stops=_stops(metric, values, looks, unknown=found is None),
+        stops=_stops(metric, numbers, looks, unknown=found is None and same is None),
         detail={
             "aggregate": metric.aggregate,
             "better": metric.better,
             "values": values,
-            "over": "runs" if repeated or len(values) < REPEATS_LEAST else "seeds",
+            "over": "runs" if same is not None or len(values) < REPEATS_LEAST else "seeds",
             "runs": 1 + len(pooled),
             "summary": shown,
         },
     )
 
 
-def _same(values: Sequence[float], digits: int) -> bool:
-    """Whether at least two runs gave the same number, to so many significant digits."""
-    return len(values) > 1 and len({f"{value:.{digits - 1}e}" for value in values}) == 1
+def same_number(values: Sequence[float], digits: int) -> float | None:
+    """Return the number that at least two runs gave to so many significant digits; None where they gave several.
+
+    Where they differ beyond these digits it has no more of them.
+    """
+    rounded = {float(f"{value:.{digits - 1}e}") for value in values}
+    if len(values) < 2 or len(rounded) > 1:
+        return None
+    return values[0] if len(set(values)) == 1 else rounded.pop()
 
 
 def _middle(metric: MetricDefinition, values: Sequence[float]) -> float:
@@ -136,19 +148,31 @@ def _over_runs(
     metric: MetricDefinition,
     value: float,
     values: Sequence[float],
+    numbers: Sequence[float],
     interval: tuple[float, float, float] | None,
     *,
     repeated: bool,
 ) -> str:
-    """Return a number over the runs that gave it: with its interval, as the same in all of them, or each by itself."""
+    """Return a number over the runs that gave it: with its interval, as the same in all of them, or each by itself.
+
+    Args:
+        metric: which says its unit and its digits.
+        value: what they come to.
+        values: one of each seed.
+        numbers: one of each run; several runs may have had one seed.
+        interval: over seeds, None with too few of them.
+        repeated: whether all runs gave the same number.
+    """
     unitless = ", no unit" if metric.unit == figures.UNITLESS else ""
-    count = len(values)
+    count, runs = len(values), len(numbers)
     if repeated:
         number = figures.shown(value, metric.unit, digits=metric.digits)
-        return f"{number}{unitless}, the same in {count} of {count} runs: the seed changes nothing"
+        how = ": the seed changes nothing" if len(set(numbers)) == 1 else f" to {metric.digits} digits"
+        return f"{number}{unitless}, the same in {runs} of {runs} runs{how}"
     if interval is None:
-        runs = "in one run" if count == 1 else f"the {metric.aggregate} of {count} runs: {_listed(values)}"
-        return f"{figures.shown(value, metric.unit)}{unitless}, {runs}"
+        over = f"{runs} runs" if runs == count else f"{count} seed{'s' if count > 1 else ''} in {runs} runs"
+        each = "in one run" if runs == 1 else f"the {metric.aggregate} of {over}: {_listed(values)}"
+        return f"{figures.shown(value, metric.unit)}{unitless}, {each}"
     text = f"{figures.shown(value, metric.unit, interval[:2])} {interval[2] * 100:.3g} %{unitless}"
     if metric.aggregate == "median":
         return text
@@ -195,12 +219,12 @@ def _direction(metric: MetricDefinition) -> str:
     return "" if metric.better is None else f", {metric.better} is better"
 
 
-def _stops(metric: MetricDefinition, values: Sequence[float], looks: int, *, unknown: bool) -> dict[Any, str]:
-    """Return which premises a list of values lacks by itself."""
-    if metric.exact and len(set(values)) > 1:
-        return {"inputs": f"declared exact, and {len(values)} runs gave {len(set(values))} numbers"}
-    if looks > 1 and unknown and not _same(values, metric.digits):
-        few = "one run says" if len(values) == 1 else f"{len(values)} runs say"
+def _stops(metric: MetricDefinition, numbers: Sequence[float], looks: int, *, unknown: bool) -> dict[Any, str]:
+    """Return which premises the numbers of runs lack by themselves."""
+    if metric.exact and len(set(numbers)) > 1:
+        return {"inputs": f"declared exact, and {len(numbers)} runs gave {len(set(numbers))} numbers"}
+    if looks > 1 and unknown:
+        few = "one run says" if len(numbers) == 1 else f"{len(numbers)} runs say"
         return {"inputs": f"one of {looks} that could be chosen from, and {few} too little of chance"}
     return {}
 
@@ -215,18 +239,26 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tu
     return mean - half, mean + half, confidence
 
 
-def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]]) -> ClaimDraft | None:
-    """Return how many of the distinct items of one repeat count: exact bounds for a share, none for a count."""
+def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]], looks: int) -> ClaimDraft | None:
+    """Return how many of the distinct items of one repeat count: exact bounds for a share, none for a count.
+
+    Args:
+        metric, role, rows: as declared, and the repeats of this run.
+        looks: out of how many numbers it could be chosen; the bounds are as wide as that asks.
+    """
     if not rows:
         return None
-    k, n = count_items(metric, rows[0]["value"])
+    counted = [count_items(metric, row["value"]) for row in rows]
+    k, n = counted[0]
     if n == 0:
         return None
     shown, interval = f"{k} of {n} {metric.unit}", None
     if metric.aggregate == "share":
-        tail = 1.0 - (1.0 - CONFIDENCE) / 2.0
+        tail = 1.0 - (1.0 - CONFIDENCE) / looks / 2.0
         interval = (rate_lower(k, n, tail), rate_upper(k, n, tail))
         shown = f"{k / n:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %, {k} of {n} items"
+    shown += _other_repeats(counted)
+    shown += f", best of {looks}" if looks > 1 else ""
     shown += _direction(metric)
     return ClaimDraft(
         id=metric.name,
@@ -239,6 +271,15 @@ def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]])
         wording=f"{metric.name} {shown}",
         detail={"aggregate": metric.aggregate, "better": metric.better, "over": "items", "summary": shown},
     )
+
+
+def _other_repeats(counted: Sequence[tuple[int, int]]) -> str:
+    """Return that a count is of the first of several repeats, and between what they lie; empty where all are alike."""
+    if len(set(counted)) == 1:
+        return ""
+    ordered = sorted(counted, key=lambda items: items[0] / max(1, items[1]))
+    (least, of_least), (most, of_most) = ordered[0], ordered[-1]
+    return f" in the first of {len(counted)} repeats, which gave {least} of {of_least} to {most} of {of_most}"
 
 
 def count_items(metric: MetricDefinition, value: Any) -> tuple[int, int]:
@@ -274,7 +315,7 @@ def _ratio(
         return None
     of_attempts = _earlier(metric, evidence, own)
     known, beyond_doubt = split_attempts(own, of_attempts, evidence, metric.name)
-    looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
+    looks = _looks(evidence)
     ratio = pooled_ratio(known, beyond_doubt, lambda series: list(series.launches), looks=looks)
     if ratio is None:
         return None

@@ -5,6 +5,7 @@ Knows verdicts and premises, not what is pooled.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -17,6 +18,8 @@ _SPOILS: Final[frozenset[Premise]] = frozenset({"bound", "code", "inputs", "outp
 """Few launches and earlier attempts spoil no number, so that `ratio` and `attempts` are not asked for."""
 _SLEPT: Final = "the machine slept"
 _MACHINE_LAYER: Final = "G8-"
+_OF_A_CHECK: Final = re.compile(r"G[0-9]-[A-Z0-9-]+: ")
+"""How a reason begins that a check found. What a claim lacks by itself, the claim over the pool finds out again."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,9 @@ def _fallen(verdict: Verdict, claim: str | None) -> dict[Premise, tuple[str, ...
     fell: dict[Premise, tuple[str, ...]] = {}
     for one in made:
         for result in one.premises:
-            if not result.held and result.premise in _SPOILS:
-                fell[result.premise] = (*fell.get(result.premise, ()), *result.why)
+            by_a_check = tuple(reason for reason in result.why if _OF_A_CHECK.match(reason))
+            if by_a_check and result.premise in _SPOILS:
+                fell[result.premise] = (*fell.get(result.premise, ()), *by_a_check)
     if not made:
         for finding in verdict.findings:
             if finding.premise in _SPOILS:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bridge import strictjson
-from bridge.gate.claims.workload import counts, earlier_rows, rows_of
+from bridge.gate.claims.workload import count_items, counts, earlier_rows, rows_of
 from bridge.gate.facts.earlier_attempts import left_out
 from bridge.gate.facts.launch_series import Series, incomparable, solo_ratios
 from bridge.gate.facts.pair_series import processor_shares, series_named
@@ -201,10 +201,7 @@ def _compare(
         said = "the recompute command's last line is no JSON object" if answer is None else "it names no such number"
         yield Violation(f"{name} was not computed again: {said}", row["path"], claims=(name,))
         return
-    if metric.pointer is not None:
-        stated = number_at(row["value"], metric.pointer)
-    else:
-        stated = float(sum(counts(item, metric.correct) for item in found_at(row["value"], str(metric.items))))
+    stated = _stated(metric, row["value"])
     if not abs(again - stated) <= confirmed.tolerance:
         yield Violation(
             f"{name} is {stated!r}, computed again {again!r}, at most {confirmed.tolerance:g} apart",
@@ -212,6 +209,14 @@ def _compare(
             severity="reject",
             claims=(name,),
         )
+
+
+def _stated(metric: MetricDefinition, value: Any) -> float:
+    """Return what a repeat says of a metric, as its claim does: of a share of items the share."""
+    if metric.pointer is not None:
+        return number_at(value, metric.pointer)
+    right, every = count_items(metric, value)
+    return right / every if metric.aggregate == "share" else float(right)
 
 
 @report_rule(

@@ -21,6 +21,8 @@ _RelativeFile = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*){0,3}$", max_length=120)
 ]
 _Times = Annotated[int, Field(ge=1, le=32)]
+_DeclaredAggregate = Literal["median", "mean", "share", "count", "ratio", "none"]
+"""What an owner may declare; percentiles are of what the runner asks servers."""
 
 
 class RunsOn(Record):
@@ -141,7 +143,7 @@ class MetricTable(Record):
     number: NumberTable | None = None
     bounds: tuple[float, float] | None = None
     repeats: Times | _Times = Times()
-    claim: Aggregate | None = None
+    claim: _DeclaredAggregate | None = None
     share: Items | None = None
     count: Items | None = None
     ratio: TwoPrograms | None = None

@@ -150,3 +150,23 @@ def test_a_pair_during_which_the_machine_slept_is_left_out_and_named():
     claim, alone = primary(after(case, spoilt)), primary(judged(paired((0.0,) * 8)))
     assert claim.interval == alone.interval
     assert "1 earlier attempt left out (the machine was not fit)" in claim.wording
+
+
+def test_a_cell_that_was_one_of_several_spoils_no_median_that_it_is_pooled_into():
+    before, case = trained(again=False, basis=NAMES[0]), trained(again=False)
+    before.record["attempt"]["looks"] = case.record["attempt"]["looks"] = 8
+    alone = primary(judged(before.copy()))
+    assert (alone.decision, alone.missing) == ("valid", ("inputs",))
+    claim = primary(after(case, before))
+    assert (claim.n, claim.interval, claim.decision) == (12, (1.90, 1.97), "evidence"), claim.why
+    assert ", best of 8" in claim.wording
+    assert "earlier attempt" not in claim.wording
+
+
+def test_cells_that_were_one_of_several_bar_no_later_number():
+    attempts = [trained(again=False, basis=name) for name in NAMES]
+    case = trained(again=False)
+    for attempt in (*attempts, case):
+        attempt.record["attempt"]["looks"] = 8
+    claim = primary(after(case, *attempts))
+    assert (claim.n, claim.decision) == (24, "evidence"), claim.why

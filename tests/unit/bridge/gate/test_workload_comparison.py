@@ -41,6 +41,23 @@ def test_other_seeds_are_two_lists_and_no_more():
     assert difference.wording.endswith("no difference shown: +0.5000 nats, 6 seeds each, not paired")
 
 
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (12400.0, "higher (worse): +55 bytes"),
+        (12300.0, "lower (better): -45 bytes"),
+        (12345.0, "no difference shown: +0 bytes"),
+    ],
+)
+def test_numbers_that_no_seed_changes_need_no_pairs(size, words):
+    other = trained((size,) * 6, unit="bytes", bounds=None)
+    for command in other.spec["commands"]:
+        command["seed"] += 1
+    (difference,) = compare(run(trained((12345.0,) * 6, unit="bytes", bounds=None)), run(other)).differences
+    assert difference.wording == f"final_loss: B {words}, each the same in all of its runs"
+    assert difference.interval is None
+
+
 def test_a_changed_definition_is_named():
     other = trained()
     other.spec["workload"]["digest"] = "a" * 64

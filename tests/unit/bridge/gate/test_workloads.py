@@ -86,6 +86,14 @@ def test_runs_that_differ_in_the_twelfth_digit_have_no_interval_of_their_noise()
     assert (finer.interval is not None, "the same" in finer.wording) == (True, False)
 
 
+def test_sizes_that_differ_in_the_seventh_digit_are_quoted_with_no_digit_in_which_they_differ():
+    size = claim(trained((12345678.0, 12345712.0) * 3, again=False, bounds=None, unit="bytes"))
+    assert (size.value, size.interval, size.decision) == (12345700.0, None, "evidence")
+    assert size.wording.startswith("final_loss 12,345,700 bytes, the same in 6 of 6 runs to 6 digits, lower is better")
+    coarse = claim(trained((12345.0, 12346.0) * 3, again=False, bounds=None, digits=3))
+    assert "12,300 nats, the same in 6 of 6 runs to 3 digits" in coarse.wording
+
+
 def test_what_was_declared_exact_and_differs_carries_no_claim():
     values = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0 + 1e-9)
     assert claim(trained(values, again=False)).decision == "evidence"
@@ -138,6 +146,18 @@ def test_a_cell_of_a_sweep_that_is_tried_again_has_the_same_seeds_and_no_more():
     other = again(trained(again=False), losses=LOSSES[:3], basis=case.run_id).claims[0]
     assert (other.n, other.interval) == (6, (1.90, 1.97))
     assert other.wording.endswith("over 6 seeds of 2 runs")
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_numbers_of_one_seed_that_differ_are_not_called_the_same_by_their_mean(exact):
+    case = trained((12340.0,) * 6, again=False, bounds=None, exact=exact)
+    size = again(case, losses=(12350.0,) * 6, basis=case.run_id).claims[0]
+    assert "the same" not in size.wording
+    assert size.decision == ("valid" if exact else "evidence")
+    if exact:
+        assert size.why == ("inputs: declared exact, and 12 runs gave 2 numbers",)
+    once = again(trained((1.0,), again=False), losses=(3.0,), basis=case.run_id).claims[0]
+    assert "final_loss 2 nats, the median of 1 seed in 2 runs: 2, lower is better" in once.wording
 
 
 def test_a_rerun_whose_earlier_attempt_is_not_there_is_not_citable():
@@ -234,6 +254,53 @@ def test_the_best_row_of_a_sweep_over_noise_is_not_quoted_as_it_stands():
     nine = claim(more.seal())
     assert (nine.decision, nine.confidence > 1 - 0.05 / 8) == ("evidence", True)
     assert ", best of 8" in nine.wording
+
+
+def solved(*right, of=100, aggregate="share", again=False):
+    """Return repeats that each solved so many of their items."""
+    declared = {"aggregate": aggregate, "unit": "items", "better": "higher", "pointer": None, "bounds": None}
+    case = trained((1.0,) * len(right), again=again, **declared, items="/metrics/items", correct="ok")
+    for path, count in zip(sorted(case.reports), right, strict=True):
+        items = [{"id": number, "ok": number < count} for number in range(of)]
+        case.reports[path] = {"metrics": {"items": items}}
+    return case.seal()
+
+
+def test_a_share_of_one_cell_of_several_has_the_interval_of_one_that_could_be_chosen():
+    alone, case = claim(solved(90)), solved(90)
+    assert alone.wording.startswith("final_loss 0.900 [0.824, 0.951] 95 %, 90 of 100 items, higher is better"), alone
+    case.record["attempt"]["looks"] = 8
+    chosen = claim(case.seal())
+    assert chosen.interval[0] < alone.interval[0] < alone.interval[1] < chosen.interval[1]
+    assert "95 %, 90 of 100 items, best of 8, higher is better" in chosen.wording
+    assert (alone.decision, chosen.decision) == ("evidence", "evidence")
+
+
+def test_a_count_of_one_cell_of_several_says_so():
+    case = solved(90, aggregate="count")
+    case.record["attempt"]["looks"] = 8
+    assert claim(case.seal()).wording.startswith("final_loss 90 of 100 items, best of 8, higher is better")
+
+
+@pytest.mark.parametrize("aggregate", ["share", "count"])
+def test_a_share_or_count_of_one_repeat_says_what_the_others_gave_where_they_differ(aggregate):
+    alike, unlike = (claim(solved(*right, of=42, aggregate=aggregate)).wording for right in ([42, 42], [42, 40, 41]))
+    assert "repeats" not in alike
+    assert "42 of 42 items in the first of 3 repeats, which gave 40 of 42 to 42 of 42, higher is better" in unlike
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "answer", "decision"),
+    [("share", 0.9, "evidence"), ("share", 90, "nothing"), ("count", 90, "evidence"), ("count", 0.9, "nothing")],
+)
+def test_a_share_is_computed_again_as_a_share_and_a_count_as_a_count(aggregate, answer, decision):
+    case = solved(90, aggregate=aggregate, again=True)
+    case.record["commands"][-1]["answer"] = json.dumps({"final_loss": answer})
+    again = claim(case.seal())
+    assert again.decision == decision, again.why
+    if decision == "evidence":
+        assert "recomputed from what train.py@" in again.wording
+    assert (verdict(case).decision == "rejected") == (decision == "nothing")
 
 
 @pytest.mark.parametrize("loss", [float("1e9"), -1.0, "1.9", None, True])

@@ -38,6 +38,7 @@ MISTAKES = {
     "another name": (toml(('name = "my-train"', 'name = "mine"')), 'write name = "my-train"'),
     "a name that is none": (toml(('name = "my-train"', 'name = "My Train"')), "lower-case"),
     "unknown aggregate": (toml(("repeats = 6", 'repeats = 6\nclaim = "average"')), "use median, mean"),
+    "an aggregate of servers": (toml(("repeats = 6", 'repeats = 6\nclaim = "percentiles"')), "use median, mean"),
     "unknown kind of premise": (toml(("repeats = 6", 'premises = ["trust"]')), "premises"),
     "no unit": (toml(('unit = "nats"\n', "")), "unit is missing"),
     "no pointer": (toml(('pointer = "/metrics/final_loss"\n', "")), "pointer is missing"),
