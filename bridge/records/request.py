@@ -76,11 +76,13 @@ class SweepPlace(Record):
         repeat: from 0; the runs of one repeat get the same seeds, so that their parameters are compared in pairs. Of
             a standing claim it is the number of the sitting.
         count: how many requests there are.
+        cells: how many combinations of parameters they have: the best of so many could be shown.
     """
 
     id: RunId
     repeat: Annotated[int, Field(ge=0, lt=SWEEP_MAX_COUNT)]
     count: Annotated[int, Field(ge=1, le=SWEEP_MAX_COUNT)]
+    cells: Annotated[int, Field(ge=1, le=SWEEP_MAX_COUNT)]
 
 
 class Request(Record):

@@ -184,7 +184,7 @@ def id_of(placed: Sequence[RequestDraft]) -> str:
 def _placed(drafts: Sequence[RequestDraft], repeats: int, sweep_id: str) -> list[RequestDraft]:
     count = len(drafts) * repeats
     return [
-        replace(draft, sweep=SweepPlace(id=sweep_id, repeat=repeat, count=count))
+        replace(draft, sweep=SweepPlace(id=sweep_id, repeat=repeat, count=count, cells=len(drafts)))
         for repeat in range(repeats)
         for draft in drafts
     ]

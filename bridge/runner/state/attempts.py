@@ -37,11 +37,15 @@ RECORD_NAME, SPEC_NAME, VERDICT_NAME = (
 
 @dataclass(frozen=True)
 class Look:
-    """What a number that might be quoted is of, by digest: what it could be chosen within, its cell, its version."""
+    """What a number that might be quoted is of, by digest: what it could be chosen within, its cell, its version.
+
+    ``cells`` of its family were asked for at once: the first that is measured could be the best of all of them.
+    """
 
     family: str
     cell: str
     version: str
+    cells: int = 1
 
     def question(self) -> Question:
         """Return it as what is asked of the primary metric: one preset has one."""
@@ -157,7 +161,8 @@ class Attempts:
         if own[0] is None:
             return attempt
         questions = [Look(*digests).question() for _, _, _, *digests in recent if digests[0] is not None]
-        return attempt.evolve(looks=choose(questions, Look(*own).question(), confirms=confirming).looks)
+        looks = choose(questions, Look(*own).question(), confirms=confirming).looks
+        return attempt.evolve(looks=looks if look is None or confirming else max(looks, look.cells))
 
     def counted(self, key: str, run_id: str) -> bool:
         """Return whether a run of this question was counted here."""

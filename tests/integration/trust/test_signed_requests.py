@@ -49,7 +49,7 @@ def changed_documents(document: dict) -> dict[str, dict]:
         "workload": {"commit": "a" * 40, "tree": "b" * 40, "origin": "", "dirty": False},
         "confirms": "01k9x3m2q7r8s9t0v1w2x3y4z5", "unsandboxed": True, "load": "drawn",
         "asks": "slower",
-        "sweep": {"id": "01k9x3m2q7r8s9t0v1w2x3y4z5", "repeat": 1, "count": 2},
+        "sweep": {"id": "01k9x3m2q7r8s9t0v1w2x3y4z5", "repeat": 1, "count": 2, "cells": 2},
     }  # fmt: skip
     assert set(value) - {"unknown"} == set(Request.model_fields)
     return {name: {**copy.deepcopy(document), name: changed} for name, changed in value.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 
@@ -161,6 +162,18 @@ def test_the_cells_of_one_preset_are_looks_and_a_repeat_is_none(attempts, tmp_pa
     again = Attempts(StateDatabase(tmp_path / "state.sqlite"))
     assert again.count(C, IDS[5], NOW + dt.timedelta(days=29), look=look(cell=C)).looks == 3
     assert again.count(C, IDS[6], NOW + dt.timedelta(days=45), look=look(cell=C)).looks == 1
+
+
+def test_the_first_cell_of_a_sweep_is_one_of_all_that_were_asked_for(attempts):
+    """Looks counted as they come would leave the first rows of a sweep over noise without a correction."""
+    cells = [
+        attempts.count(key, run_id, NOW, look=replace(look(cell=key), cells=8)).looks
+        for key, run_id in zip((A, B, C), IDS, strict=False)
+    ]
+    assert cells == [8, 8, 8]
+    best = attempts.count(A, IDS[3], NOW, look=replace(look(cell=A), cells=1), confirms=IDS[0])
+    assert best.looks == 1
+    assert attempts.count(A, IDS[4], NOW, look=look(cell=A)).looks == 3, "asked alone, it is one of those measured"
 
 
 def test_forty_unrelated_runs_widen_nobodys_interval(attempts):
