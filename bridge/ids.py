@@ -12,6 +12,8 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 ID_PATTERN = r"[0-7][0-9a-hjkmnp-tv-z]{25}"
 DAY_PATTERN: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 """A day, UTC: under it a runner archives the runs that were asked for then."""
+MOMENT_PATTERN: Final = rf"{DAY_PATTERN}T[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]+)?Z"
+"""A moment as RFC 3339 writes it, UTC; other forms of ISO 8601 may name a day alone, which has no time zone."""
 _ID = re.compile(ID_PATTERN)
 SHORT_CHARS = 8
 

@@ -10,14 +10,15 @@ from typing import Annotated, Any, Final, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from bridge import strictjson
-from bridge.ids import ID_PATTERN
+from bridge.ids import ID_PATTERN, MOMENT_PATTERN
 from bridge.limits import TEXT_MAX_CHARS
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_MOMENT: Final = re.compile(MOMENT_PATTERN)
 
 
 def _moment(text: str) -> str:
-    if not text.endswith("Z"):
+    if _MOMENT.fullmatch(text) is None:
         raise ValueError("expected an RFC 3339 time in UTC, ending in Z")
     dt.datetime.fromisoformat(text)
     return text

@@ -73,10 +73,14 @@ class LeaseWatch:
         return self._clock.steady_s() - since_s > lease_s and watched.listings - listings >= LEASE_LISTINGS_COUNT
 
 
+def beacon_interval_s(beacon: Beacon, record: BusRecord) -> float:
+    """Return after how many seconds the next beacon is due, whoever wrote this one."""
+    return min(beacon.interval_s or record.beacon_interval_s, _BEACON_INTERVAL_MAX_S)
+
+
 def beacon_counts_s(beacon: Beacon, record: BusRecord) -> float:
     """Return for how many seconds after its time a beacon says that its runner lives."""
-    interval_s = min(beacon.interval_s or record.beacon_interval_s, _BEACON_INTERVAL_MAX_S)
-    return BEACON_LIVE_INTERVALS * interval_s + BEACON_LIVE_SLACK_S
+    return BEACON_LIVE_INTERVALS * beacon_interval_s(beacon, record) + BEACON_LIVE_SLACK_S
 
 
 class OwnLease:

@@ -6,12 +6,16 @@ Knows nothing about leases. No lease is decided by a timestamp of another machin
 from __future__ import annotations
 
 import datetime as dt
+import re
 import sys
 import time
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from bridge.ids import MOMENT_PATTERN
+
 _STEP_LEAST_S: Final = 1.0  # less is what a time service takes back unnoticed
+_MOMENT: Final = re.compile(MOMENT_PATTERN)
 
 
 class Clock(Protocol):
@@ -82,6 +86,6 @@ def parse_rfc3339(text: str) -> dt.datetime:
     Raises:
         ValueError: not RFC 3339, or not UTC (``Z``).
     """
-    if not text.endswith("Z"):
-        raise ValueError(f"{text[:40]!r} is not UTC; expected a time ending in Z")
+    if _MOMENT.fullmatch(text) is None:
+        raise ValueError(f"{text[:40]!r} is no time in UTC; expected one such as 2026-11-20T10:07:00.123Z")
     return dt.datetime.fromisoformat(text)

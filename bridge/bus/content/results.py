@@ -56,7 +56,10 @@ class Results:
 def _collect(reader: Reader, tree_oid: str, folder: str, files: dict[str, bytes], depth: int) -> None:
     if depth > RESULT_PATH_MAX_PARTS:
         raise IntegrityError(f"result folders are nested deeper than {RESULT_PATH_MAX_PARTS}")
-    for entry in commits.read_entries(reader, tree_oid, MIB).values():
+    entries = commits.read_entries(reader, tree_oid, MIB)
+    if folder and not entries:  # each folder brings a file, so that the bound of files is one of the work
+        raise IntegrityError(f"result holds {folder!r}, an empty folder")
+    for entry in entries.values():
         path = folder + entry.name.decode()
         if entry.mode == DIRECTORY:
             _collect(reader, entry.oid, path + "/", files, depth + 1)

@@ -69,6 +69,11 @@ class BusIdentity:
         return self._root_tip
 
     @property
+    def is_root_withheld(self) -> bool:
+        """Whether the remote lists a root and did not give it when it was last asked for it."""
+        return self._root_tip is not None and self._root.is_withheld(self._root_tip)
+
+    @property
     def has_record(self) -> bool:
         """Whether the last listing showed a record."""
         return self._tip is not None
@@ -121,7 +126,7 @@ class BusIdentity:
         return self._record
 
     def check_tips(self, tip: str | None, root: str | None) -> None:
-        """Read record and root again when a listing shows that one of them moved.
+        """Read record and root again when a listing shows that one of them moved, or the root was not given before.
 
         Where the bus is at another remote, each later call says so again, and the record that was read stands for what
         still has to be ended here.
@@ -129,7 +134,7 @@ class BusIdentity:
         Raises:
             BusMovedError, BusMissingError, WrongBusError, BusError: as `record`.
         """
-        if (tip, root) == (self._tip, self._root_tip):
+        if (tip, root) == (self._tip, self._root_tip) and not self.is_root_withheld:
             if self._moved is not None:
                 raise self._moved
             return

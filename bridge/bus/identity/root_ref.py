@@ -11,7 +11,7 @@ from typing import Final
 
 from bridge.bus.content import commits
 from bridge.bus.refs import names
-from bridge.bus.store.interface import RefStore, RefUpdate
+from bridge.bus.store.interface import MissingObjectError, RefStore, RefUpdate
 from bridge.bus.store.swap import swap
 from bridge.errors import BusError
 from bridge.limits import MIB
@@ -32,15 +32,26 @@ class RootRef:
     def __init__(self, store: RefStore) -> None:
         self._store = store
         self._read: dict[str, Mapping[str, bytes]] = {}
+        self._withheld: str | None = None
 
     def files(self, oid: str) -> Mapping[str, bytes]:
-        """Return the files in a commit; nothing where it holds more, or something else, than a root may."""
+        """Return the files in a commit; nothing where it holds more, or something else, than a root may.
+
+        Nothing either where the remote does not give it, which may pass: see `is_withheld`.
+        """
         if oid not in self._read:
             try:
                 self._read = {oid: self._files(oid)}
+            except MissingObjectError:
+                self._withheld = oid
+                return {}
             except BusError:  # what anybody can push; the reader goes on with what it knows
                 self._read = {oid: {}}
         return self._read[oid]
+
+    def is_withheld(self, oid: str) -> bool:
+        """Return whether the remote did not give a commit when it was last asked: nobody knows what it holds."""
+        return oid == self._withheld and oid not in self._read
 
     def write(self, prefix: str, files: Mapping[str, bytes], moment: str, over: str | None) -> str | None:
         """Replace the commit at the ref; return the new one, None where another writer was there first.

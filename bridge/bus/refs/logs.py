@@ -97,6 +97,8 @@ class Logs:
     def newest(self, run_id: str, tip: str) -> LogHead | None:
         """Return the newest chunk's head of a log that counts, None where what is there does not.
 
+        One that nobody signed is shown to people; where runners sign it shows nobody that a run was begun.
+
         Raises:
             InfrastructureError: it cannot be read now.
         """
@@ -108,7 +110,8 @@ class Logs:
             self._check(ref, tip, chunk, commit, -1)
         except (ObjectError, UntrustedLogError):
             return None
-        return chunk.head if chunk.head.id == run_id else None
+        counts = chunk.head.id == run_id and not self._answer(ref, chunk, commit).refused
+        return chunk.head if counts else None
 
     def read(self, run_id: str, after_seq: int, tip: str | None = None) -> tuple[LogChunk, ...]:
         """Return the chunks after a sequence number, in order; `tip` is where the log was just seen to end.
@@ -155,12 +158,10 @@ class Logs:
         Raises:
             UntrustedLogError: the signature is refused.
         """
-        seal = seal_in(head.message)
-        runner = "" if seal is None else seal.runner
-        signature = self._seals.verify("log", ref, runner=runner, head=head, record=chunk.head)
+        signature, runner = self._answer(ref, chunk, head), _signer(head)
         if self._seals.verifies and chunk.head.seq < after_seq:
             signature = TrustAnswer("untrusted", f"set back from chunk {after_seq} to {chunk.head.seq}")
-        elif signature.refused and seal is None:
+        elif signature.refused and not runner:
             # An unsigned log is shown with a warning, as the signed result carries the log again.
             signature = TrustAnswer("unsigned", signature.why)
         self._signatures[chunk.head.id] = signature
@@ -170,3 +171,13 @@ class Logs:
                 f"the live log of run {chunk.head.id} is not its runner's: {signature.why}",
                 remedy="wait for the result, whose log is signed with it",
             )
+
+    def _answer(self, ref: str, chunk: LogChunk, head: Commit) -> TrustAnswer:
+        """Return whether the runner that a chunk names may say it; of one without a seal, whether nobody may."""
+        return self._seals.verify("log", ref, runner=_signer(head), head=head, record=chunk.head)
+
+
+def _signer(head: Commit) -> str:
+    """Return the runner that a chunk's seal names, empty where it has none."""
+    seal = seal_in(head.message)
+    return "" if seal is None else seal.runner

@@ -227,6 +227,11 @@ class SharedBus:
         return self._identity.root_tip
 
     @property
+    def is_root_withheld(self) -> bool:
+        """Whether the remote lists a root and does not give it now: what it holds may be newer than what is known."""
+        return self._identity.is_root_withheld
+
+    @property
     def has_record(self) -> bool:
         """Whether the last listing showed a bus record; where not, the one that was read before still stands."""
         return self._identity.has_record

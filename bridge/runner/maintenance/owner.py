@@ -228,10 +228,16 @@ class BusOwner:
 
         Raises:
             UsageError: that one has another key of the owner's, at the same place of its chain.
+            BusError: the remote does not give it.
         """
         root, note = self.root, self._note()
         if note is None or self._shown is None:
             return None
+        if self._bus.is_root_withheld:
+            raise BusError(
+                f"{self._bus.route} lists its root and does not give it: nobody knows what it says",
+                remedy="the same command again; where its object is lost there: kakeya-runner bus repair",
+            )
         try:
             other = read_root(self._shown)
         except RootError:

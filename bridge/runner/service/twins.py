@@ -19,7 +19,7 @@ from typing import Final
 
 from bridge.errors import TwinError
 from bridge.records.bus import Beacon, RunnerStart
-from bridge.run.lease import beacon_counts_s
+from bridge.run.lease import beacon_counts_s, beacon_interval_s
 from bridge.runner.connection.link import BusLink
 from bridge.runner.state.database import Fact, StateDatabase
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
@@ -118,8 +118,8 @@ class Twins:
         if age_s > beacon_counts_s(beacon, record):
             return  # nobody has said anything under it for long
         if self._watched is None or self._watched.start.nonce != start.nonce:
-            interval_s = beacon.interval_s or record.beacon_interval_s
-            self._watched = _Watched(start, beacon.sequence, self._clock.steady_s() + _INTERVALS * interval_s)
+            until_s = self._clock.steady_s() + _INTERVALS * beacon_interval_s(beacon, record)
+            self._watched = _Watched(start, beacon.sequence, until_s)
             return
         if beacon.sequence > self._watched.sequence:
             self._watched.sequence = beacon.sequence

@@ -10,6 +10,7 @@ from bridge.errors import (
     FencedError,
     IntegrityError,
 )
+from bridge.system.gitobjects import DIRECTORY, TreeEntry, commit, tree
 from tests.conformance.bus.conftest import Place
 from tests.fakes.bus_actors import Actor
 
@@ -92,3 +93,15 @@ def test_a_result_holds_only_plain_relative_paths(host: Actor, path: str) -> Non
 def test_what_is_no_result_is_an_integrity_error(host: Actor, client: Actor) -> None:
     with pytest.raises(IntegrityError):
         client.bus.read_result("0123" * 10)
+
+
+def test_a_result_of_folders_that_hold_nothing_is_refused_before_they_are_all_read(client: Actor) -> None:
+    top = tree(())
+    made = [top]
+    for _ in range(6):
+        top = tree(TreeEntry(DIRECTORY, f"{number:03}".encode(), top.oid) for number in range(200))
+        made.append(top)
+    head = commit(top.oid, (), 0, "result")
+    client.bus._store.write([*made, head])
+    with pytest.raises(IntegrityError, match="an empty folder"):
+        client.bus.read_result(head.oid)

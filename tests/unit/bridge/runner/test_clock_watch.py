@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from dataclasses import dataclass
 
 import pytest
 
+from bridge.bus.refs import names
+from bridge.limits import ARCHIVE_FIRST_S
 from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.connection.link import link_to
 from bridge.runner.state.attestations import enrolled
@@ -128,3 +131,19 @@ def test_what_nobody_signed_and_what_came_long_ago_say_nothing(fleet, clock):
     old.bus.beacon(old.beacon(7))  # somebody puts back what lay there
     runner.step()
     assert not any("clock" in line for line in w.log_lines)
+
+
+@pytest.mark.parametrize("others", [("a", "b"), ("a",)])
+def test_by_a_clock_that_others_contradict_no_ref_of_a_run_is_dropped_as_old(fleet, clock, others):
+    w, runner = fleet.world, fleet(dt.timedelta())
+    ref = w.ask()
+    w.serve_once(runner)
+    del w.remote.refs[ref.ref]  # its sender's; pushed again, it is valid for hours
+    w.clock.by = dt.timedelta(days=3)
+    watch(fleet, runner, *map(fleet.other, others))
+    clock.sleep(ARCHIVE_FIRST_S)
+    runner.step()
+    while runner._archiving._going:
+        time.sleep(0.01)
+    kept = {names.claim_ref(names.DEFAULT_PREFIX, ref.id), names.start_ref(names.DEFAULT_PREFIX, ref.id)}
+    assert kept <= set(w.remote.refs)

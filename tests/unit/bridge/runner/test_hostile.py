@@ -10,10 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge import strictjson
+from bridge.bus.content import commits
+from bridge.bus.refs import names
 from bridge.bus.store.gather import WorkBudget
 from bridge.records.request import RunnerSelector
 from bridge.runner.state.journal import read_lines
 from bridge.system.gitobjects import TreeEntry, blob, commit, tree
+from bridge.trust.judgement import KeyAuthority, NamedKey
+from bridge.trust.key_seals import KeySeals
 from tests.fakes.asking import push_bytes
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.memory_bus import MemoryBus
@@ -167,3 +171,20 @@ def test_a_request_whose_folder_is_a_link_is_refused_with_that_reason_and_its_br
     message = w.claim(request.id).message
     assert "its .mac-bridge is a link or a file, not a folder" in message
     assert message.count(request.ref) <= 1
+
+
+@pytest.mark.parametrize("time", ["0001-01-01Z", "2026-01-01Z"])
+def test_a_stranger_s_sign_of_life_that_names_a_day_alone_stops_nobody(world, time):
+    w = world()
+    stranger = Actor(w.requester, w.clock, "stranger").beacon(1).model_dump(mode="json")
+    top, objects = commits.file_tree({commits.BEACON_FILE: strictjson.encode({**stranger, "time": time})})
+    head = commit(top.oid, (), 1_700_000_000, "beacon stranger")
+    with w.remote.lock:
+        w.remote.objects.update({made.oid: made for made in (*objects, head)})
+        w.remote.refs[names.beacon_ref(names.DEFAULT_PREFIX, "stranger")] = head.oid
+    ref = w.ask()
+    w.serve_once()
+    assert w.claim(ref.id).state == "terminal"
+    reader = MemoryBus(w.remote, clock=w.clock)
+    reader.use_seals(KeySeals(lambda: KeyAuthority((NamedKey("mini", "A" * 43 + "="),))))
+    assert reader.read_beacons() == ()

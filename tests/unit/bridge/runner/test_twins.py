@@ -7,10 +7,12 @@ import shutil
 import pytest
 
 from bridge.errors import TwinError
+from bridge.records.bus import RunnerStart
 from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.connection.link import link_to
 from bridge.runner.state.attestations import enrolled
 from bridge.trust import runner_key as keys
+from tests.fakes.bus_actors import Actor
 from tests.fakes.memory_bus import MemoryBus
 from tests.fakes.requester import StepClock
 
@@ -127,3 +129,18 @@ def test_where_nothing_is_signed_it_is_only_said(start):
         first.step()
         copy.step()
     assert any("on a bus that signs this one would not start" in line for line in w.log_lines)
+
+
+def test_a_beacon_of_its_name_that_says_it_is_renewed_once_in_an_age_is_not_waited_for_so_long(start):
+    w = start.world
+    by_nobody = RunnerStart(time="2026-01-01T00:00:00.000Z", nonce="f" * 32, machine="0" * 64)
+    stranger = Actor(MemoryBus(w.remote, clock=w.clock), w.clock, "mini")
+    stranger.bus.beacon(stranger.beacon(1, start=by_nobody, interval_s=1e308))
+    runner, _ = start("one", signs=False)
+    runner.step()
+    assert runner.is_watching
+    w.clock.sleep(2 * 3600.0 + 1.0)
+    ref = w.ask()
+    w.serve_once(runner)
+    assert not runner.is_watching
+    assert w.claim(ref.id).state == "terminal"

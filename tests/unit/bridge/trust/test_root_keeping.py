@@ -99,6 +99,28 @@ def test_a_root_that_was_deleted_or_forged_comes_back_and_a_higher_one_is_taken(
     assert dict(runner.keys.root().files) == second
 
 
+def test_a_root_that_the_remote_does_not_give_now_is_not_replaced_and_is_read_once_it_does(tmp_path: Path) -> None:
+    clock = FakeClock(NOW)
+    made = MemoryBus(clock=clock)
+    owner = make_key(tmp_path / "owner")
+    content = RootContent(bus_record(clock))
+    first = write_root(content, owner, NOW)
+    assert made.write_root(first, None)
+    runner = Keeper(tmp_path / "runner", made.remote, clock)
+    revoking = write_root(replace(content, revoked={"stolen": NOW.timestamp()}), owner, NOW, read_root(first))
+    assert made.write_root(revoking, made.remote.refs[ROOT])
+    tip = made.remote.refs[ROOT]
+    withheld = made.remote.objects.pop(tip)  # its git ends in the middle, as for want of memory
+    for _ in range(3):
+        runner.poll()
+        clock.advance(3600.0)
+    assert made.remote.refs[ROOT] == tip
+    assert dict(runner.keys.root().files) == first
+    made.remote.objects[tip] = withheld
+    runner.poll()
+    assert dict(runner.keys.root().files) == revoking
+
+
 RECORD = names.bus_ref(names.DEFAULT_PREFIX)
 
 
