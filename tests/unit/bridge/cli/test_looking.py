@@ -273,7 +273,7 @@ def test_runners_fits_the_screen(requester, host, columns):
 LINES = [
     ["ls"], ["runners"], ["presets"], ["presets", "--all"], ["doctor"], ["gc", "--dry-run"], ["verify", "@last"],
     ["quote", "@last"], ["compare", "@last", "@last"], ["config"], ["version"], ["gate", "rules"],
-    ["gate", "explain", "G0-JSON"], ["explain", "mlx-env-probe"], ["explain", "@last"],
+    ["gate", "explain", "G0-JSON"], ["gate", "explain"], ["explain", "mlx-env-probe"], ["explain", "@last"],
     ["run", "mlx-env-probe", "--dry-run"],
     ["run", "mlx-env-probe"], ["attach", "@last"], ["wait", "@last"], ["status", "@last"], ["logs", "@last"],
     ["fetch", "@last"], ["open", "@last"], ["cancel", "@last"], ["report", "@last"],
