@@ -152,6 +152,18 @@ def test_gc_removes_only_what_is_old_and_over(requester, host, sent):
     assert set(requester.run("ls", "-q").out.split()) == {live, sent}  # the bus still knows both
 
 
+def test_gc_on_one_bus_forgets_no_run_that_another_may_still_end(requester, host, tmp_path):
+    other = Requester(tmp_path, clock=requester.clock, record={"bus_id": "b" * 32})
+    there = ScriptedHost(other.bus, requester.clock)
+    there.beat()
+    run_id = other.run("run", "mlx-env-probe").out.strip()
+    there.claim(run_id)
+    requester.clock.sleep(40 * 86400)
+    for who in (requester, other):
+        assert who.run("gc", "--json").document["data"] == []
+    assert (tmp_path / "data" / "requests" / f"{run_id}.json").exists()
+
+
 def test_doctor_pushes_a_probe_and_takes_it_away(requester, host):
     refs = dict(requester.bus.remote.refs)
     ran = requester.run("doctor", "--json")
