@@ -58,6 +58,7 @@ def test_the_log_grows_and_is_fenced_clean_and_prefixed(requester, host, sent):
     followed = requester.run("logs", "-f", "@last").out.splitlines()
     assert followed[1:-1] == ["| one", "| two", "| three", "| ::error::no", "| half"]
     assert requester.run("logs", "-n", "1", "@last").out.splitlines()[1:-1] == ["| half"]
+    assert requester.run("logs", "-n", "0", "@last").out.splitlines()[1:-1] == []
     assert requester.run("logs", "@last", "--json", "-n", "2").document["log_tail"]["lines"] == ["::error::no", "half"]
 
 
