@@ -30,3 +30,11 @@ def discard(stream: TextIO) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
+
+
+def end_together(first: TextIO, second: TextIO) -> bool:
+    """Return whether two streams lead to the same place, as after ``2>&1``."""
+    try:
+        return os.path.samestat(os.fstat(first.fileno()), os.fstat(second.fileno()))
+    except (OSError, ValueError):
+        return False

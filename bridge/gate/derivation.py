@@ -73,7 +73,8 @@ def _asked(report: Report, evidence: Evidence) -> dict[str, Any]:
     if spec is not None:
         return {"preset": spec.preset, "params": dict(spec.params), "profile": spec.profile}
     run = cast("Mapping[str, Any]", report.body["run"])
-    return {"preset": _clean(str(run["preset"])), "params": dict(run["params"]), "profile": run["profile"]}
+    params = {_clean(name): _clean(value) if isinstance(value, str) else value for name, value in run["params"].items()}
+    return {"preset": _clean(str(run["preset"])), "params": params, "profile": run["profile"]}
 
 
 def _target(report: Report, evidence: Evidence) -> DerivedModel | None:

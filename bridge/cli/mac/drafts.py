@@ -25,7 +25,7 @@ from bridge.client.send.parameters import listed, typed
 from bridge.client.send.submit import find_live
 from bridge.client.send.sweep import combinations, validity_s
 from bridge.client.send.workload import choose_workload, name_commits, send_code
-from bridge.errors import ParameterError
+from bridge.errors import ParameterError, UsageError
 from bridge.presets.model import Preset
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ def _installed(
 def _offered(call: Invocation[RunOptions], session: BusSession, points: list[dict[str, str]]) -> list[RequestDraft]:
     args = call.options
     offered = offering(session, args.preset, queued=args.queue)
+    if args.against is not None:
+        raise UsageError(
+            f"{args.preset} is known to its host alone, so that nobody here can say which commit --against means",
+            remedy="give the parameter that its host has for it: -p NAME=COMMIT",
+        )
     call.output.say(
         "note",
         f"{args.preset} is not installed here; runner {offered.beacon.runner} {offered.offers} and checks the "

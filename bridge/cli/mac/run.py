@@ -155,6 +155,7 @@ def _see_through(call: Invocation[RunOptions | RetryOptions | AttachOptions], ru
     from bridge.cli.screen.run_view import status_rows, without_unwanted
     from bridge.cli.screen.timeline import make_timeline, show_all
 
+    command: str | None = getattr(call.options, "notify", None)
     try:
         _name_run(call, run)
         timeline = make_timeline(call.output, run.wall_limit_s, run.waiting_text, run.bus.clock.steady_s)
@@ -164,10 +165,16 @@ def _see_through(call: Invocation[RunOptions | RetryOptions | AttachOptions], ru
         status = run.with_actions(run.status(require=call.required()))
     except DetachedError as detached:
         return _detached(run, detached.exit_code)
+    except KakeyaError as error:
+        if command is not None:
+            from bridge.client.document.envelope import of_error
+
+            error.run_id = run.id
+            _notify(call, command, of_error(error, call.command.name))
+        raise
     rows = status_rows(run, status, call.directory)
     status, unwanted = without_unwanted(status, getattr(call.options, "fail_if", None))
     answer = about_run(run, status, [*rows, *unwanted], exit_code=None)
-    command = getattr(call.options, "notify", None)
     return answer if command is None else replace(answer, after=partial(_notify, call, command))
 
 
@@ -184,7 +191,7 @@ def _detached(run: Run, exit_code: int) -> Answer:
 
 
 def _notify(call: Invocation[Options], command: str, document: Mapping[str, Any]) -> None:
-    """Tell a program of the requester's how the wait ended, once its result is printed."""
+    """Tell a program of the requester's how the wait ended; of a result once that is printed."""
     from bridge.client.run.notify import notify
 
     if (wrong := notify(command, document)) is not None:

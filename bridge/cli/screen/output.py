@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
-from bridge.cli.streams import discard
+from bridge.cli.streams import discard, end_together
 from bridge.client.document.untrusted import PREFIX
 
 LABEL_CHARS: Final = 6
@@ -129,9 +129,9 @@ class Output:
         try:
             self.stderr.write(text)
             self.stderr.flush()
-        except BrokenPipeError:
-            raise
-        except OSError:  # a full disk takes no talk; the data still has its own stream
+        except OSError as error:  # a full disk, or a reader that left, costs the talk; the data has its own stream
+            if isinstance(error, BrokenPipeError) and end_together(self.stdout, self.stderr):
+                raise
             discard(self.stderr)
 
 

@@ -38,9 +38,9 @@ class RuleRow(Part):
 
 
 class ExplainData(Part):
-    """What `gate explain` prints of a rule or of a claim; `claims` are those of `run`."""
+    """What `gate explain` prints of a word, of every word where `what` is None; `claims` are those of `run`."""
 
-    what: str
+    what: str | None
     text: str
     run: str | None
     claims: list[ClaimResult]

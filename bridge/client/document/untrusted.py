@@ -114,6 +114,6 @@ def fenced(lines: Iterable[str], what: str, fence: str) -> Iterator[str]:
 def markdown_text(text: str) -> str:
     """Return one line of untrusted text for markdown: no mention, link, image, HTML or table cell comes out of it."""
     line = clean_line(text)
-    line = re.sub(r"([\\`*_{}\[\]()#+!|<>~$])", r"\\\1", line)
+    line = re.sub(r"([\\`*_{}\[\]()#+!|<>~$&])", r"\\\1", line)
     line = _AUTOLINK.sub("\\1\u2060.", line)
     return line.replace("@", "@\u2060").replace("://", ":\u2060//")

@@ -32,7 +32,10 @@ def tidy(session: BusSession, *, older_than_s: float, branches: bool, dry_run: b
 
 
 def _is_over(session: BusSession, run_id: str) -> bool:
+    sent = session.store.sent(run_id)
+    if sent is not None and sent.bus_id != session.record.bus_id:
+        return session.store.has_result(run_id)  # whether it goes on, its own bus alone knows
     state = state_of_view(session.view(run_id))
-    if state is RunState.QUEUED and (sent := session.store.sent(run_id)) is not None:
+    if state is RunState.QUEUED and sent is not None:
         return expired(sent.request(), session.clock.now())
     return state in {RunState.UNKNOWN, RunState.DONE}

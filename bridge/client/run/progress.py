@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.client.document.parts import ProgressPart
+from bridge.client.document.untrusted import clean_line
 from bridge.durations import duration_text
 
 if TYPE_CHECKING:
@@ -14,9 +15,9 @@ _UNITS = {"sample": "samples", "launch": "launches"}
 
 
 def progress_text(progress: RunProgress) -> str:
-    """Return ``train (1 of 2): 12 of 60 samples, about 4m left``."""
+    """Return ``train (1 of 2): 12 of 60 samples, about 4m left``; what its runner wrote in it is cleaned."""
     if progress.waits is not None:
-        return progress.waits
+        return clean_line(progress.waits)
     step = progress.step if progress.steps == 1 else f"{progress.step} ({progress.number} of {progress.steps})"
     parts = []
     if progress.unit is not None:
@@ -31,4 +32,7 @@ def progress_text(progress: RunProgress) -> str:
 
 def progress_part(progress: RunProgress | None) -> ProgressPart | None:
     """Return it as ``--json`` and ``--json-lines`` show it."""
-    return None if progress is None else ProgressPart(text=progress_text(progress), **progress.model_dump())
+    if progress is None:
+        return None
+    waits = None if progress.waits is None else clean_line(progress.waits)
+    return ProgressPart(text=progress_text(progress), **{**progress.model_dump(), "waits": waits})

@@ -119,7 +119,7 @@ def compared_with(texts: dict[str, str], against: str | None, preset: Preset) ->
     """Return the given parameters as text, with the commit that a preset compares with.
 
     Raises:
-        UsageError: the preset compares no commits.
+        UsageError: the preset compares no commits, or its parameter names one already.
     """
     if against is None:
         return texts
@@ -128,4 +128,7 @@ def compared_with(texts: dict[str, str], against: str | None, preset: Preset) ->
             f"preset {preset.name!r} compares no commits; --against has no meaning for it",
             remedy="allow a workload whose ratio has commits = [...]: docs/guides/workloads.md",
         )
-    return {**texts, preset.commits[0]: against}
+    name = preset.commits[0]
+    if name in texts:
+        raise UsageError(f"-p {name}={texts[name][:64]} and --against name two commits; give one of them")
+    return {**texts, name: against}

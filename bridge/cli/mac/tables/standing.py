@@ -113,8 +113,8 @@ def _answer(set_id: str, runs: Sequence[Run], ended: Sequence[RunStatus]) -> Ans
     lines: list[Line] = []
     for claim in () if sittings_set is None else sittings_set.claims:
         answer = quotation_of(claim)
-        lines.append(f"{claim.id}: {clean_line(claim.wording) or 'too few sittings'}")
-        lines.append(Row(answer.word, str(answer) if not claim.why else text_of(answer)))
+        lines.append(f"{clean_line(claim.id)}: {clean_line(claim.wording) or 'too few sittings'}")
+        lines.append(Row(answer.word, clean_line(text_of(answer))))
     code = strongest(status.exit_code for status in ended)
     reason = next(status.reason for status in ended if status.exit_code == code)
     argv = ["kakeya-mac", "quote", short(set_id), *runs[0].settings.bus.words]

@@ -43,7 +43,7 @@ def logs(call: Invocation[LogsOptions]) -> Answer:
         _follow(call, run)
         return Answer()
     lines = run.logs()
-    last = lines[-call.options.lines :] if call.options.lines else lines
+    last = lines if call.options.lines is None else lines[max(0, len(lines) - call.options.lines) :]
     fence = new_fence()
     text: list[Line] = [*fenced(last, "log", fence)]
     if not lines and not (status := run.status(fetch=False)).terminal:

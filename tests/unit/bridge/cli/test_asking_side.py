@@ -11,7 +11,7 @@ import pytest
 from bridge.client.run.notify import notify
 from bridge.presets.workloads.folder import read_folder
 from tests.support.workload_folder import INTERPRETER, write_workload
-from tests.unit.bridge.cli.looking import plan, take
+from tests.unit.bridge.cli.looking import plan, run_id, take
 
 TELL = "import os, sys, json; open('told.json', 'w').write(json.dumps([dict(os.environ), json.load(sys.stdin)]))"
 
@@ -34,6 +34,17 @@ def test_a_program_is_told_how_the_wait_ended(requester, host, tmp_path, monkeyp
     variables, document = json.loads((tmp_path / "told.json").read_text())
     assert (variables["KAKEYA_REASON"], variables["KAKEYA_VERDICT"]) == ("passed", "valid")
     assert variables["KAKEYA_RUN_ID"] == document["id"]
+
+
+def test_a_program_is_told_of_a_wait_that_ended_in_an_error(requester, host, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan(requester, host, ending={"forge": {"log.txt": b"all tests passed\n"}})
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--notify", f'{sys.executable} -c "{TELL}"')
+    assert (ran.code, "does not verify" in ran.err) == (1, True), ran.err
+    variables, document = json.loads((tmp_path / "told.json").read_text())
+    assert (variables["KAKEYA_REASON"], variables["KAKEYA_VERDICT"]) == ("integrity", "")
+    assert variables["KAKEYA_RUN_ID"] == document["id"] == run_id(requester)
+    assert document["outcome"]["exit_code"] == ran.code
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,17 @@ def test_report_shows_what_follows_from_tokens_whatever_the_report_says_of_them(
     assert f"{arm.right_answers} of {arm.asked_answers} known answers" in out
 
 
+def test_a_parameter_of_a_bare_report_moves_no_cursor_and_ends_no_command(requester, tmp_path):
+    case = honest("needle_recall")
+    case.report["run"]["params"] = {"note": "two\n\x1b[2Jlines\u202e"}
+    path = tmp_path / "report.json"
+    path.write_bytes(case.files()["report.json"])
+    ran = requester.run("report", str(path), "--json")
+    assert ran.code == 0, ran.err
+    (derived,) = ran.document["derived"].values()
+    assert derived["params"]["note"].isprintable()
+
+
 def test_report_survives_nonsense(requester, host, sent, tmp_path):
     sample = {"is_warmup": False, "output_tokens": 11, "stages": {"decode_s": 2.0}, "stop_reason": "eos"}
     odd = {"arms": [{"name": "a\x1b[31m", "samples": [sample, 3, {"stages": None}]}, None], "claims": [7], "rows": []}

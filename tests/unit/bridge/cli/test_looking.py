@@ -58,6 +58,7 @@ def test_the_log_grows_and_is_fenced_clean_and_prefixed(requester, host, sent):
     followed = requester.run("logs", "-f", "@last").out.splitlines()
     assert followed[1:-1] == ["| one", "| two", "| three", "| ::error::no", "| half"]
     assert requester.run("logs", "-n", "1", "@last").out.splitlines()[1:-1] == ["| half"]
+    assert requester.run("logs", "-n", "0", "@last").out.splitlines()[1:-1] == []
     assert requester.run("logs", "@last", "--json", "-n", "2").document["log_tail"]["lines"] == ["::error::no", "half"]
 
 
@@ -150,6 +151,18 @@ def test_gc_removes_only_what_is_old_and_over(requester, host, sent):
     host_is_needed_no_more = requester.run("gc", "--json").document["data"]
     assert {row["kind"] for row in host_is_needed_no_more} == {"result", "request"}
     assert set(requester.run("ls", "-q").out.split()) == {live, sent}  # the bus still knows both
+
+
+def test_gc_on_one_bus_forgets_no_run_that_another_may_still_end(requester, host, tmp_path):
+    other = Requester(tmp_path, clock=requester.clock, record={"bus_id": "b" * 32})
+    there = ScriptedHost(other.bus, requester.clock)
+    there.beat()
+    run_id = other.run("run", "mlx-env-probe").out.strip()
+    there.claim(run_id)
+    requester.clock.sleep(40 * 86400)
+    for who in (requester, other):
+        assert who.run("gc", "--json").document["data"] == []
+    assert (tmp_path / "data" / "requests" / f"{run_id}.json").exists()
 
 
 def test_doctor_pushes_a_probe_and_takes_it_away(requester, host):
@@ -273,7 +286,7 @@ def test_runners_fits_the_screen(requester, host, columns):
 LINES = [
     ["ls"], ["runners"], ["presets"], ["presets", "--all"], ["doctor"], ["gc", "--dry-run"], ["verify", "@last"],
     ["quote", "@last"], ["compare", "@last", "@last"], ["config"], ["version"], ["gate", "rules"],
-    ["gate", "explain", "G0-JSON"], ["explain", "mlx-env-probe"], ["explain", "@last"],
+    ["gate", "explain", "G0-JSON"], ["gate", "explain"], ["explain", "mlx-env-probe"], ["explain", "@last"],
     ["run", "mlx-env-probe", "--dry-run"],
     ["run", "mlx-env-probe"], ["attach", "@last"], ["wait", "@last"], ["status", "@last"], ["logs", "@last"],
     ["fetch", "@last"], ["open", "@last"], ["cancel", "@last"], ["report", "@last"],

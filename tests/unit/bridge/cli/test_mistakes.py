@@ -36,6 +36,7 @@ ASKING = [
     (f"{PROBE} --repeat many", "got 'many', expected a whole number", "run --help"),
     (f"{PROBE} --ref HEAD", "runs the host's code; --dirty and --ref have no meaning for it", "run --help"),
     (f"{PROBE} --against HEAD", "compares no commits; --against has no meaning for it", "workloads.md"),
+    ("run commit-comparison -p base=v1 --against v2", "-p base=v1 and --against name two commits", "run --help"),
     (f"{PROBE} --load drawn", "of a claim in one sitting", "add --profile claim"),
     (f"{PROBE} --fail-if slower", "and this line does not wait for that", "add --wait"),
     (f"{PROBE} --confirms nosuch", "no run matches 'nosuch'", "kakeya-mac ls"),

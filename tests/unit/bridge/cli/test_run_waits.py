@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from bridge.records.claim import RunProgress
 from tests.fakes.memory_bus import MemoryBus
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
@@ -101,6 +102,20 @@ def test_a_silent_runner_without_successor_is_lost_and_nothing_is_written(reques
     host.beat()
     requester.clock.plan(3, lambda: host.finish(sent, "runner_lost", decision="rejected"))
     assert requester.run("attach", sent).out.startswith("runner_lost")
+
+
+def test_why_a_placed_run_waits_turns_no_line_around(tmp_path):
+    requester = Requester(tmp_path, record={"lease_s": 600.0})
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    sent = requester.run("run", "mlx-env-probe").out.strip()
+    host.claim(sent)
+    waits = RunProgress(step="queue", number=0, steps=0, waits="queued on slurm: \u202ereversed")
+    host._advance(sent, state="started", phase="running", progress=waits)
+    for words in ([], ["--json"], ["--json-lines"]):
+        ran = requester.run("attach", sent, "--wait-timeout", "35", *words)
+        assert (ran.code, "queued on slurm: reversed" in ran.err + ran.out) == (8, True), ran.err
+        assert not any(mark in ran.err + ran.out for mark in ("\u202e", r"\u202e"))
 
 
 def test_who_waits_for_a_silent_runner_waits_no_longer_than_its_bus_allows(requester, host):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -41,6 +42,26 @@ def test_a_reader_that_leaves_is_never_told_that_all_is_well(words, tmp_path):
         running.stdout.close()
         stderr = running.stderr.read()
     assert (running.returncode, stderr) == (READER_LEFT, b"")
+
+
+@pytest.mark.parametrize("words", [["nosuch", "--json"], ["gate", "check", str(UNSIGNED), "--json"]], ids=" ".join)
+def test_a_reader_of_the_talk_that_leaves_does_not_take_the_answer_along(words, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        program(*words), cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        running.stderr.close()
+        document = json.loads(running.stdout.read())
+    assert running.returncode == document["outcome"]["exit_code"]
+
+
+def test_where_both_streams_are_one_pipe_its_reader_ends_the_command(tmp_path):
+    environment, words = {**os.environ, "PYTHONPATH": str(ROOT)}, ["gate", "check", str(UNSIGNED), "--json"]
+    with subprocess.Popen(
+        program(*words), cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as running:
+        running.stdout.close()
+    assert running.returncode == READER_LEFT
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -143,6 +143,9 @@ def test_a_definition_that_is_none_is_no_offer_and_no_error(requester, host, bro
     host.beat(presets=(*PRESETS, "my-train"), offers=(broken,))
     assert "my-train" not in requester.run("presets").out
     assert requester.run("run", "my-train", "--dry-run").code == 0  # its host checks the parameters
+    ran = requester.run("run", "my-train", "--against", "main")
+    assert (ran.code, "known to its host alone" in ran.err) == (2, True), ran.err
+    assert requester.bus.snapshot().requests == ()
 
 
 def test_against_takes_a_revision_and_is_refused_where_no_commits_are_compared(requester, host, folder, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 
 import pytest
@@ -97,8 +98,6 @@ def test_a_fence_cannot_be_guessed_and_every_line_is_prefixed():
 
 @given(st.text(alphabet=string.punctuation + string.ascii_letters + " @\n", max_size=80))
 def test_markdown_text_makes_no_mention_link_or_html(text):
-    import re
-
     out = markdown_text(text)
     assert not re.search(r"@\w", out)
     assert not re.search(r"(?<!\\)[<>\[\]`*_|!#]", out)
@@ -108,3 +107,10 @@ def test_markdown_text_makes_no_mention_link_or_html(text):
 @pytest.mark.parametrize("text", ["see www.example.org", "_WWW.example.org_", "(www.example.org)"])
 def test_markdown_text_makes_no_link_of_a_host_s_name(text):
     assert "www." not in markdown_text(text).lower()
+
+
+@pytest.mark.parametrize("text", ["&commat;octocat", "&#64;octocat", "https&colon;//example.org", "&lt;b&gt;"])
+def test_markdown_text_shows_a_named_character_as_it_was_typed(text):
+    """CommonMark reads `&commat;` as @, and a site makes a mention of what it reads."""
+    assert re.search(r"(?<!\\)&", markdown_text(text)) is None
+    assert markdown_text(text).replace("\\", "") == text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.gate.derivation import derive
-from bridge.gate.judging import judge
+from bridge.gate.judging import BARE_ID, judge
 from tests.corpus.gate.breaks import honest
 
 FOLLOWS = {
@@ -61,6 +61,18 @@ def test_what_no_rule_could_judge_is_said_and_raises_nothing():
     assert document.reports[0].problem is not None
     case.report["arms"][1]["samples"] = []
     derived(case)
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "\x1b[31m", "\u202e", "x" * 2000])
+def test_a_report_outside_a_run_may_have_any_text_for_a_parameter(text):
+    """The schema of reports takes what no record holds."""
+    case = honest("turned")
+    case.report["run"]["params"] = {"note": text, text: 1}
+    report = derive(BARE_ID, case.files(), None, None).report("report.json")
+    assert report is not None
+    params = report.params or {}
+    assert params["note"]
+    assert "".join(map(str, (*params, *params.values()))).isprintable()
 
 
 @pytest.mark.parametrize("field", FOLLOWS)
