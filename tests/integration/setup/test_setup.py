@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -276,6 +277,36 @@ def test_an_installation_gets_the_small_models_weights_from_the_clone_it_was_mad
     assert {name: (tree / name).read_bytes() for name in weights} == weights
     assert host.setup(*clone).stdout.splitlines()[-1] == "0 change(s) made"
     assert "ok     models: the small ones have their weights\n" in host.setup("--check", *clone).stdout
+
+
+PIP = """#!/bin/sh
+# Stands in for pip: says what it was given, what lies there, and leaves a folder there as a build does.
+for built; do :; done
+built="${built%\\[torch]}"
+echo "$built"
+cd "$built" && find . -type f && mkdir build
+"""
+
+
+def test_a_clone_is_built_in_a_copy_without_what_earlier_builds_left_in_it(tmp_path) -> None:
+    """A module that the clone lost since would be installed again, and every later run would find it unlike."""
+    clone, prefix = tmp_path / "clone", tmp_path / "prefix"
+    for folder in (clone / "bridge", clone / "engine", clone / "build/lib/bridge", prefix / "bin"):
+        folder.mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE", "bridge/here.py", "build/lib/bridge/gone.py"):
+        (clone / name).touch()
+    (prefix / "bin/python").write_text(PIP)
+    (prefix / "bin/python").chmod(0o755)
+    before = sorted(clone.rglob("*"))
+    words = f"source {SETUP}/lib.sh; PACKAGE={clone}; pip_install_package {prefix} '[torch]' --no-deps"
+
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+    place, *files = done.stdout.splitlines()
+    assert sorted(files) == ["./LICENSE", "./NOTICE", "./README.md", "./bridge/here.py", "./pyproject.toml"]
+    assert not Path(place).exists()
+    assert sorted(clone.rglob("*")) == before
 
 
 def test_a_machine_without_python_or_bus_gets_one_clear_error(tmp_path) -> None:
