@@ -140,6 +140,21 @@ ensure_actions() { # the rest of Actions mode; STOP_ACTIONS, SUDOERS and ACTIONS
   ensure_actions_runner "$ACTIONS_HOME/runner"
 }
 
+# One way in at a time: what an earlier set-up made for the other one would go on beside it.
+drop_other_way() { # file of the daemon that polls, file of the Actions service, command that stops one…
+  local file=$1 what="daemon that polls"
+  [ -n "$ACTIONS_URL" ] || file=$2 what="service of GitHub Actions"
+  shift 2
+  [ -f "$file" ] || return 0
+  if [ "$MODE" = check ]; then
+    wrong "the $what is still set up: $file" "run this script again with the options it was set up with, or without --check, which stops that"
+    return
+  fi
+  act "stop the $what" "$@" "$(basename "${file%.*}")"
+  remove_path "$file"
+  [ -n "$ACTIONS_URL" ] || remove_path "$SUDOERS"
+}
+
 ensure_actions_runner() { # folder
   local folder=$1
   refuse_link "$folder"

@@ -341,6 +341,7 @@ install_all() {
   ensure_file "log rotation" 644 "$ROTATE" "$(rotate_text)"
   ensure_ssh_access "$STATE"
   ensure_actions
+  drop_other_way "$UNIT" "$ACTIONS_UNIT" "$SERVICE_MANAGER" disable --now
   before=$CHANGED
   if [ -n "$ACTIONS_URL" ]; then
     ensure_file "service unit" 644 "$ACTIONS_UNIT" "$(actions_unit_text)"

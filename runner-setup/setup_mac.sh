@@ -238,6 +238,7 @@ install_all() {
   ensure_file "log rotation" 644 "$ROTATE" "$(rotate_text)"
   ensure_ssh_access "$STATE"
   ensure_actions
+  drop_other_way "$PLIST" "$ACTIONS_PLIST" unload_daemon
   before=$CHANGED
   if [ -n "$ACTIONS_URL" ]; then
     ensure_file "launchd daemon" 644 "$ACTIONS_PLIST" "$(actions_plist_text)"

@@ -227,6 +227,23 @@ class TestOtherWaysIn:
         assert (done.returncode, elsewhere.read_text()) == (2, "another's\n"), done.stdout
         assert f"{path.name} is a link" in done.stderr
 
+    def test_the_other_way_in_is_stopped_where_set_up_is_run_for_one(self, opened, tmp_path) -> None:
+        """Who goes back to the daemon that polls wants no jobs of Actions on the host any more."""
+        polls, wakes = "etc/systemd/system/kakeya-runner.service", "etc/systemd/system/kakeya-actions.service"
+        assert not (opened.root / polls).exists()
+        assert not opened.running("kakeya-runner").exists()
+        host = twin(opened, tmp_path)
+
+        checked = host.setup("--check")
+        assert checked.returncode == 1
+        assert f"WRONG  the service of GitHub Actions is still set up: {host.root}/{wakes}\n" in checked.stdout
+        done = host.setup()
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert [name for name in (wakes, "etc/sudoers.d/kakeya-actions") if (host.root / name).exists()] == []
+        assert not host.running("kakeya-actions").exists()
+        assert host.running("kakeya-runner").exists()
+        assert host.setup().stdout.splitlines()[-1] == "0 change(s) made"
+
     def test_it_all_goes_again(self, opened, tmp_path) -> None:
         before = Host(tmp_path / "before").files()
         done = opened.setup(*opened.options, "--uninstall")
