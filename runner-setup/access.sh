@@ -4,6 +4,23 @@
 
 bare() { printf '%s' "${1#"$ROOT"}"; }
 
+# sshd starts a forced command with the user's shell, and a user made by a set-up without ssh access has none.
+ensure_shell() { # user, its shell, the shell it needs or nothing, command that gives it…
+  local user=$1 present=$2 shell=$3
+  shift 3
+  case "$present" in
+    */nologin | */false) ;;
+    *) shell="" ;;
+  esac
+  if [ -n "$ROOT" ] || [ -z "$shell" ]; then
+    right "user $user"
+  elif [ "$MODE" = check ]; then
+    wrong "user $user: sshd starts the forced command with its shell, which is $present" "$*"
+  else
+    act "give the user $user the shell $shell, which sshd starts the forced command with" "$@"
+  fi
+}
+
 # A second line would be a key of its own, without the forced command; so would options before the key replace ours.
 check_ssh_access() {
   [ -f "$SSH_KEY_FILE" ] || die "no public key at $SSH_KEY_FILE" "pass --ssh-key with the file of a public key"

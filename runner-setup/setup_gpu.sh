@@ -121,7 +121,7 @@ needs() { # command package
 ensure_user() { # name home [shell]
   [ -n "$ROOT" ] || remember user "user $1" "$1"
   if getent passwd "$1" >/dev/null; then
-    right "user $1"
+    ensure_shell "$1" "$(getent passwd "$1" | cut -d: -f7)" "${3:-}" usermod --shell "${3:-}" "$1"
   elif [ -n "$ROOT" ]; then
     right "user $1: not made below --root"
   elif [ "$MODE" = check ]; then

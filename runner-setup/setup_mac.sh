@@ -78,7 +78,7 @@ say_filevault() {
 ensure_user() { # name home [shell]: a hidden service user, no password
   remember user "user $1" "$1"
   if dscl . -read "/Users/$1" UniqueID >/dev/null 2>&1; then
-    right "user $1"
+    ensure_shell "$1" "$(dscl . -read "/Users/$1" UserShell | sed "s/^UserShell: *//")" "${3:-}" dscl . -create "/Users/$1" UserShell "${3:-}"
   elif [ "$MODE" = check ]; then
     wrong "user $1 is missing" "run this script again without --check"
   else
