@@ -309,6 +309,41 @@ def test_a_clone_is_built_in_a_copy_without_what_earlier_builds_left_in_it(tmp_p
     assert sorted(clone.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("manager", "words"),
+    [
+        ("apt-get", "apt-get install -y -qq bubblewrap"),
+        ("dnf", "dnf install -y -q bubblewrap"),
+        ("zypper", "zypper --non-interactive --quiet install bubblewrap"),
+    ],
+)
+def test_what_is_missing_is_installed_as_the_system_installs_it(tmp_path, manager, words) -> None:
+    program = tmp_path / manager
+    program.write_text('#!/bin/sh\necho "ran ${0##*/} $*"\n')
+    program.chmod(0o755)
+    done, checked = needs(manager, tmp_path, "install"), needs(manager, tmp_path, "check")
+
+    assert done.stdout.splitlines() == ["do     install bubblewrap", f"ran {words}"], done.stderr
+    assert checked.stdout.splitlines() == ["WRONG  bwrap is not installed", f"       repair: {words}"]
+
+
+def test_a_system_whose_packages_set_up_does_not_know_is_told_what_it_lacks(tmp_path) -> None:
+    done = needs("pacman", tmp_path, "install")
+
+    assert done.returncode == 2
+    assert done.stderr == "error: bwrap is not installed\n  next: install the package bubblewrap\n"
+
+
+def needs(manager: str, programs: Path, mode: str) -> subprocess.CompletedProcess[str]:
+    """Ask the script's function for bwrap where it is not, on a system that has one package manager."""
+    script = (SETUP / "setup_gpu.sh").read_text()
+    names = ("unfit", "install_words", "needs")
+    functions = [script[script.index(f"\n{name}() {{") :].partition("\n}\n")[0] + "\n}\n" for name in names]
+    only = f'command() {{ [ "$2" = {manager} ]; }}; PATH={programs}:$PATH MODE={mode}'
+    words = f"source {SETUP}/lib.sh\n{''.join(functions)}{only}; needs bwrap bubblewrap"
+    return subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_a_machine_without_python_or_bus_gets_one_clear_error(tmp_path) -> None:
     host = Host(tmp_path)
     done = host.setup("--python", "/bin/false")
