@@ -260,6 +260,20 @@ check_bus() { # it goes into unit files and scripts
   esac
 }
 
+# They go into the policy, which later runs leave as it is: one that is no policy would end every one of them.
+check_policy_words() { # policy
+  local LC_ALL=C name='[a-z0-9][a-z0-9._-]{0,62}' expected="lower-case letters, digits, - . _, at most 63" shape
+  if [ "$MODE" = check ] || [ -f "$1" ]; then return 0; fi
+  shape="^$name\$"
+  [[ $NAME =~ $shape ]] || die "--name: got '$NAME'; expected $expected" "--name mini"
+  shape="^$name(,$name)*\$"
+  [[ $LABELS =~ $shape ]] || die "--labels: got '$LABELS'; expected names of $expected" "--labels quiet,m4"
+  case "$MODELS" in
+    "") ;;
+    *[[:cntrl:]\"\\]* | [!/]*) die "--models: got '$MODELS'; expected an absolute path without quotes" "--models /srv/models" ;;
+  esac
+}
+
 find_python() {
   local name candidate shut="" IFS=$'\n'
   if [ -n "$PYTHON" ]; then

@@ -331,6 +331,7 @@ install_all() {
   local before environment_changes service_changes
   check_bus
   check_paths
+  check_policy_words "$CONFIG/policy.toml"
   find_python
   pin_python
   needs git git

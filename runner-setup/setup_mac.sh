@@ -218,6 +218,7 @@ install_all() {
   local before environment_changes changes
   check_bus
   check_paths
+  check_policy_words "$CONFIG/policy.toml"
   find_python
   pin_python
   needs_git

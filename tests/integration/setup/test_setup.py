@@ -354,6 +354,28 @@ def test_a_machine_without_python_or_bus_gets_one_clear_error(tmp_path) -> None:
     assert host.setup("--colour").stderr.startswith("error: unknown option --colour")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--name", "Studio"),
+        ("--name", "a\nb"),
+        ("--labels", "quiet,M4 Max"),
+        ("--labels", 'a"b'),
+        ("--models", "models"),
+    ],
+)
+def test_a_word_that_no_policy_takes_is_refused_before_a_policy_is_written(tmp_path, words) -> None:
+    """Written once it would stay: set-up leaves a policy as it is, and no key is made for one that is none."""
+    host = Host(tmp_path)
+    before = host.files()
+
+    done = host.setup(*words)
+
+    assert (done.returncode, host.files()) == (2, before), done.stdout
+    assert done.stderr.startswith(f"error: {words[0]}: got '{words[1]}'; expected ")
+    assert f"  next: {words[0]} " in done.stderr
+
+
 def test_an_interpreter_that_the_service_s_user_may_not_come_to_is_said_in_one_line(tmp_path) -> None:
     """Such as root's own, which pyenv keeps in root's home: the service would not start."""
     shut = tmp_path / "shut"
