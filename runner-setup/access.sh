@@ -4,6 +4,23 @@
 
 bare() { printf '%s' "${1#"$ROOT"}"; }
 
+# sshd starts a forced command with the user's shell, and a user made by a set-up without ssh access has none.
+ensure_shell() { # user, its shell, the shell it needs or nothing, command that gives it…
+  local user=$1 present=$2 shell=$3
+  shift 3
+  case "$present" in
+    */nologin | */false) ;;
+    *) shell="" ;;
+  esac
+  if [ -n "$ROOT" ] || [ -z "$shell" ]; then
+    right "user $user"
+  elif [ "$MODE" = check ]; then
+    wrong "user $user: sshd starts the forced command with its shell, which is $present" "$*"
+  else
+    act "give the user $user the shell $shell, which sshd starts the forced command with" "$@"
+  fi
+}
+
 # A second line would be a key of its own, without the forced command; so would options before the key replace ours.
 check_ssh_access() {
   [ -f "$SSH_KEY_FILE" ] || die "no public key at $SSH_KEY_FILE" "pass --ssh-key with the file of a public key"
@@ -138,6 +155,21 @@ ensure_actions() { # the rest of Actions mode; STOP_ACTIONS, SUDOERS and ACTIONS
   ensure_file "command of the workflow" 755 "$PREFIX/actions-bin/kakeya-runner" "$(command_text)"
   ensure_file "sudo rules of the Actions user" 440 "$SUDOERS" "$(sudoers_text)"
   ensure_actions_runner "$ACTIONS_HOME/runner"
+}
+
+# One way in at a time: what an earlier set-up made for the other one would go on beside it.
+drop_other_way() { # file of the daemon that polls, file of the Actions service, command that stops one…
+  local file=$1 what="daemon that polls"
+  [ -n "$ACTIONS_URL" ] || file=$2 what="service of GitHub Actions"
+  shift 2
+  [ -f "$file" ] || return 0
+  if [ "$MODE" = check ]; then
+    wrong "the $what is still set up: $file" "run this script again with the options it was set up with, or without --check, which stops that"
+    return
+  fi
+  act "stop the $what" "$@" "$(basename "${file%.*}")"
+  remove_path "$file"
+  [ -n "$ACTIONS_URL" ] || remove_path "$SUDOERS"
 }
 
 ensure_actions_runner() { # folder

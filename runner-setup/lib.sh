@@ -260,6 +260,20 @@ check_bus() { # it goes into unit files and scripts
   esac
 }
 
+# They go into the policy, which later runs leave as it is: one that is no policy would end every one of them.
+check_policy_words() { # policy
+  local LC_ALL=C name='[a-z0-9][a-z0-9._-]{0,62}' expected="lower-case letters, digits, - . _, at most 63" shape
+  if [ "$MODE" = check ] || [ -f "$1" ]; then return 0; fi
+  shape="^$name\$"
+  [[ $NAME =~ $shape ]] || die "--name: got '$NAME'; expected $expected" "--name mini"
+  shape="^$name(,$name)*\$"
+  [[ $LABELS =~ $shape ]] || die "--labels: got '$LABELS'; expected names of $expected" "--labels quiet,m4"
+  case "$MODELS" in
+    "") ;;
+    *[[:cntrl:]\"\\]* | [!/]*) die "--models: got '$MODELS'; expected an absolute path without quotes" "--models /srv/models" ;;
+  esac
+}
+
 find_python() {
   local name candidate shut="" IFS=$'\n'
   if [ -n "$PYTHON" ]; then
@@ -329,8 +343,8 @@ pin_python() { # an upgrade that moves `python3` must not change what runs: reso
 }
 
 ensure_environment() { # prefix
-  local prefix=$1 spec=$PACKAGE
-  [ -z "$EXTRAS" ] || spec="${PACKAGE}[${EXTRAS}]"
+  local prefix=$1 extras=""
+  [ -z "$EXTRAS" ] || extras="[$EXTRAS]"
   remember runner "environment" "$prefix/bin/kakeya-runner" "$prefix/bin/python"
   if "$prefix/bin/python" -I -c "import bridge" 2>/dev/null && "$prefix/bin/kakeya-runner" --help >/dev/null 2>&1; then
     right "environment: $prefix"
@@ -346,10 +360,10 @@ ensure_environment() { # prefix
       act "make the environment $prefix with $PYTHON" "$PYTHON" -m venv "$prefix"
     fi
     if [ -n "$CONSTRAINTS" ]; then
-      act "install $spec" pip_install "$prefix" -c "$CONSTRAINTS" "$spec"
+      act "install $PACKAGE$extras" pip_install_package "$prefix" "$extras" -c "$CONSTRAINTS"
     else
       act "install what it needs, by digest: $LOCK" pip_install "$prefix" --require-hashes -r "$LOCK"
-      act "install $PACKAGE" pip_install "$prefix" --no-deps --no-build-isolation "$PACKAGE"
+      act "install $PACKAGE" pip_install_package "$prefix" "" --no-deps --no-build-isolation
     fi
     return
   fi
@@ -387,9 +401,9 @@ ensure_package() { # prefix: what is installed is what --package has; a requirem
     wrong "code: not as $PACKAGE has it: $unlike" "run this script again without --check"
   else
     if [ -n "$CONSTRAINTS" ]; then
-      act "install $PACKAGE, instead of another $unlike" pip_install "$1" --no-deps --force-reinstall "$PACKAGE"
+      act "install $PACKAGE, instead of another $unlike" pip_install_package "$1" "" --no-deps --force-reinstall
     else
-      act "install $PACKAGE, instead of another $unlike" pip_install "$1" --no-deps --force-reinstall --no-build-isolation "$PACKAGE"
+      act "install $PACKAGE, instead of another $unlike" pip_install_package "$1" "" --no-deps --force-reinstall --no-build-isolation
     fi
   fi
 }
@@ -413,6 +427,19 @@ pip_install() { # prefix words…
   shift
   "$prefix/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
 }
+
+# Pip leaves what it builds of a folder there, as root's here, and installs it again with the next build: a module that
+# the clone no longer has would come back for ever. So it builds of a copy.
+pip_install_package() ( # prefix extras words…
+  prefix=$1 extras=$2 place=$PACKAGE
+  shift 2
+  if [ -d "$PACKAGE" ]; then
+    place=$(mktemp -d)
+    trap 'rm -rf "$place"' EXIT
+    cp -RH "$PACKAGE"/{pyproject.toml,README.md,LICENSE,NOTICE,bridge,engine} "$place"
+  fi
+  pip_install "$prefix" "$@" "$place$extras"
+)
 
 # A line for each package of a lock that is missing or another version; a build's own suffix (2.9.0+cu128) is none.
 UNLIKE_LOCK='

@@ -105,23 +105,36 @@ ensure_apparmor() { # a profile for this bwrap where the kernel asks for one and
   fi
 }
 
-needs() { # command package
-  [ -n "$ROOT" ] || remember command "$1" "$1" "apt-get install $2"
+install_words() { # how this system installs a package; nothing where it has none of the three
+  if command -v apt-get >/dev/null 2>&1; then
+    echo "apt-get install -y -qq"
+  elif command -v dnf >/dev/null 2>&1; then
+    echo "dnf install -y -q"
+  elif command -v zypper >/dev/null 2>&1; then
+    echo "zypper --non-interactive --quiet install"
+  fi
+}
+
+needs() { # command, package: which all of them call the same
+  local words repair
+  words=$(install_words)
+  repair="${words:-install the package} $2"
+  [ -n "$ROOT" ] || remember command "$1" "$1" "$repair"
   if command -v "$1" >/dev/null 2>&1; then
     right "$1"
   elif [ -n "$ROOT" ]; then
     right "$1: not installed for a set-up below --root"
-  elif [ "$MODE" = check ]; then
-    wrong "$1 is not installed" "apt-get install $2"
+  elif [ "$MODE" = check ] || [ -z "$words" ]; then
+    unfit "$1 is not installed" "$repair"
   else
-    act "install $2" apt-get install -y -qq "$2"
+    act "install $2" sh -c "$repair"
   fi
 }
 
 ensure_user() { # name home [shell]
   [ -n "$ROOT" ] || remember user "user $1" "$1"
   if getent passwd "$1" >/dev/null; then
-    right "user $1"
+    ensure_shell "$1" "$(getent passwd "$1" | cut -d: -f7)" "${3:-}" usermod --shell "${3:-}" "$1"
   elif [ -n "$ROOT" ]; then
     right "user $1: not made below --root"
   elif [ "$MODE" = check ]; then
@@ -318,6 +331,7 @@ install_all() {
   local before environment_changes service_changes
   check_bus
   check_paths
+  check_policy_words "$CONFIG/policy.toml"
   find_python
   pin_python
   needs git git
@@ -341,6 +355,7 @@ install_all() {
   ensure_file "log rotation" 644 "$ROTATE" "$(rotate_text)"
   ensure_ssh_access "$STATE"
   ensure_actions
+  drop_other_way "$UNIT" "$ACTIONS_UNIT" "$SERVICE_MANAGER" disable --now
   before=$CHANGED
   if [ -n "$ACTIONS_URL" ]; then
     ensure_file "service unit" 644 "$ACTIONS_UNIT" "$(actions_unit_text)"

@@ -78,7 +78,7 @@ say_filevault() {
 ensure_user() { # name home [shell]: a hidden service user, no password
   remember user "user $1" "$1"
   if dscl . -read "/Users/$1" UniqueID >/dev/null 2>&1; then
-    right "user $1"
+    ensure_shell "$1" "$(dscl . -read "/Users/$1" UserShell | sed "s/^UserShell: *//")" "${3:-}" dscl . -create "/Users/$1" UserShell "${3:-}"
   elif [ "$MODE" = check ]; then
     wrong "user $1 is missing" "run this script again without --check"
   else
@@ -173,14 +173,19 @@ TXT
 
 rotate_text() { printf '%s/runner.log %s: 640 8 1024 * J\n' "${LOGS#"$ROOT"}" "$DAEMON"; }
 
-# What is loaded knows no changed file. bootout comes back before the daemon has ended; until then bootstrap fails.
-reload_daemon() {
+# bootout comes back before the daemon has ended; until then bootstrap fails, and its user has a process.
+unload_daemon() { # label
   local seconds=70 # ExitTimeOut of the file is 60
-  "$SERVICE_MANAGER" bootout "system/$SERVICE" || true
-  while [ "$seconds" -gt 0 ] && "$SERVICE_MANAGER" print "system/$SERVICE" >/dev/null 2>&1; do
+  "$SERVICE_MANAGER" bootout "system/$1" || true
+  while [ "$seconds" -gt 0 ] && "$SERVICE_MANAGER" print "system/$1" >/dev/null 2>&1; do
     sleep 1
     seconds=$((seconds - 1))
   done
+}
+
+# What is loaded knows no changed file.
+reload_daemon() {
+  unload_daemon "$SERVICE"
   "$SERVICE_MANAGER" bootstrap system "$SERVICE_FILE"
 }
 
@@ -213,6 +218,7 @@ install_all() {
   local before environment_changes changes
   check_bus
   check_paths
+  check_policy_words "$CONFIG/policy.toml"
   find_python
   pin_python
   needs_git
@@ -233,6 +239,7 @@ install_all() {
   ensure_file "log rotation" 644 "$ROTATE" "$(rotate_text)"
   ensure_ssh_access "$STATE"
   ensure_actions
+  drop_other_way "$PLIST" "$ACTIONS_PLIST" unload_daemon
   before=$CHANGED
   if [ -n "$ACTIONS_URL" ]; then
     ensure_file "launchd daemon" 644 "$ACTIONS_PLIST" "$(actions_plist_text)"
@@ -247,9 +254,11 @@ install_all() {
 }
 
 uninstall_all() {
-  local path user
-  for path in "$PLIST" "$ACTIONS_PLIST"; do
-    [ ! -f "$path" ] || act "unload the daemon" "$SERVICE_MANAGER" bootout "system/$(basename "$path" .plist)"
+  local label path user
+  for label in org.kakeya.runner org.kakeya.actions; do # a set-up that ended early has a file and loaded nothing
+    if "$SERVICE_MANAGER" print "system/$label" >/dev/null 2>&1; then
+      act "unload the daemon $label" unload_daemon "$label"
+    fi
   done
   for path in "$PLIST" "$ACTIONS_PLIST" "$SUDOERS" "$ROTATE" "$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$ACTIONS_HOME"; do
     remove_path "$path"

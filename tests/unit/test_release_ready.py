@@ -75,6 +75,36 @@ def test_only_release_tags_of_the_commit_that_is_checked_out_count(tmp_path):
     assert not on_main(tmp_path)
 
 
+def jobs_that_ask() -> list[tuple[str, str, int]]:
+    """Return file, job and depth of checkout of every job that asks, by make, whether a tag may be released."""
+    asks = re.compile(r"\bmake (.* )?(test|check|ci|release-ready)\b")
+    named = []
+    for path in sorted((ROOT / ".github" / "workflows").glob("*.yml")):
+        for name, job in yaml.safe_load(path.read_text("utf-8"))["jobs"].items():
+            steps = job.get("steps", [])
+            if any(asks.search(step.get("run", "")) for step in steps):
+                (checkout,) = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+                named.append((path.name, name, checkout["with"].get("fetch-depth", 1)))
+    return named
+
+
+@pytest.mark.parametrize(("file", "job", "depth"), jobs_that_ask())
+def test_each_job_that_asks_of_a_tag_has_the_main_that_it_has_to_be_on(tmp_path, file, job, depth):
+    """As actions/checkout fetches a tag: with a depth its commit alone, without one all branches and tags."""
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "init", "-q", "-b", "main", origin], check=True)
+    for words in (["commit", "-q", "--allow-empty", "-m", "one"], ["tag", "v1.2.3"]):
+        subprocess.run([*git, "-C", origin, *words], check=True)
+    of_tag = ["--no-tags", f"--depth={depth}", origin.as_uri(), "+refs/tags/v1.2.3:refs/tags/v1.2.3"]
+    of_all = [origin.as_uri(), "+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"]
+    subprocess.run([*git, "init", "-q", "-b", "unborn", clone], check=True)
+    subprocess.run([*git, "-C", clone, "fetch", "-q", *(of_tag if depth else of_all)], check=True)
+    subprocess.run([*git, "-C", clone, "checkout", "-q", "refs/tags/v1.2.3"], check=True)
+
+    assert (tags(clone), on_main(clone)) == (["v1.2.3"], True), f"{job} of {file}"
+
+
 def test_the_program_says_the_version_that_is_released():
     written = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     assert written == VERSION

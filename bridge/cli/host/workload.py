@@ -19,6 +19,7 @@ from bridge.client.document.untrusted import clean_line
 from bridge.diagnostics import Check, has_failed
 from bridge.errors import REMEDY_MARK, UsageError, meant
 from bridge.presets.workloads import problems
+from bridge.presets.workloads.folder import FILE
 from bridge.presets.workloads.template import remedy_for, write_folder
 from bridge.presets.workloads.trial import Candidate, NotTriedError, try_preset, unlike_declared
 from bridge.runner.policy.check import networks
@@ -91,30 +92,41 @@ def _shelf(options: PlaceOptions) -> Shelf:
 
 
 def find_folder(words: str, listing: Path) -> Path:
-    """Return the folder that a command line names: a path, a name below ``workloads``, or that of an allowed one."""
+    """Return the folder that a command line names: a path, a name below ``workloads``, or that of an allowed one.
+
+    Among them one that holds a workload comes first: a project may have another folder of the program's name.
+    """
     given = Path(words)
-    for place in (given, Path.cwd() / PLACE / words):
-        if place.is_dir():
-            return place.resolve()
-    return next((folder for folder in allowed(listing) if folder.name == words), given.absolute())
+    here = [place.resolve() for place in (given, Path.cwd() / PLACE / words) if place.is_dir()]
+    holding = next((place for place in here if (place / FILE).is_file()), None)
+    if holding is not None:
+        return holding
+    listed = (folder for folder in allowed(listing) if folder.name == words)
+    return next(listed, here[0] if here else given.absolute())
+
+
+def word_for(folder: Path, listing: Path) -> str:
+    """Return the word of a command line that `find_folder` finds a folder by: its name, else its path."""
+    return shlex.quote(folder.name if find_folder(folder.name, listing) == folder else str(folder))
 
 
 def new(call: HostCall[WorkloadNewOptions]) -> Answer:
     """Write a folder that offers a program as it is."""
-    options, rules = call.options, _shelf(call.options).rules
+    options, shelf = call.options, _shelf(call.options)
     folder = Path(options.folder) if "/" in options.folder else Path.cwd() / PLACE / options.folder
     sources = [Path(word) for word in options.from_ or ()]
     written = write_folder(
         folder.absolute(),
         sources,
-        python=_python(rules, sources),
-        host_python=rules.interpreter,
+        python=_python(shelf.rules, sources),
+        host_python=shelf.rules.interpreter,
         arguments=_words(options.arguments),
         choose=lambda candidates: choose_number(candidates, options.number),
         unit=options.unit,
     )
     lines: list[Line] = [*map(str, written.paths), *(Talk("note", clean_line(note)) for note in written.notes)]
-    return Answer(lines=[*lines, Talk("next", f"kakeya-runner workload check {folder.name}")])
+    word = word_for(folder.resolve(), shelf.listing)
+    return Answer(lines=[*lines, Talk("next", f"kakeya-runner workload check {word}")])
 
 
 def _words(text: str | None) -> list[str]:
@@ -199,7 +211,8 @@ def check(call: HostCall[WorkloadCheckOptions]) -> Answer:
     failed, lines = has_failed(checks), [one_line(finding) for finding in checks]
     if not failed:
         names = ", ".join(shelf.presets_of(folder))
-        lines.append(f"ok    {folder}: offers {names}; next: kakeya-runner workload allow {folder.name}")
+        word = word_for(folder, shelf.listing)
+        lines.append(f"ok    {folder}: offers {names}; next: kakeya-runner workload allow {word}")
     data = {"folder": str(folder), "ok": not failed, "checks": [vars(finding) for finding in checks]}
     return Answer(data, lines, exit_code=1 if failed else 0)
 
@@ -302,5 +315,5 @@ def try_workload(call: HostCall[WorkloadTryOptions]) -> Answer:
     call.output.note(done.stderr.decode("utf-8", "replace").removesuffix("\n"))
     printed = done.stdout.decode("utf-8", "replace").splitlines()
     lines = [line for line in printed if not line.startswith(_OF_THE_BUS)]
-    following = f"{'next':<12}kakeya-runner workload allow {folder.name}"
+    following = f"{'next':<12}kakeya-runner workload allow {word_for(folder, shelf.listing)}"
     return Answer(lines=[*lines, following], exit_code=done.exit_code if done.exit_code is not None else 3)

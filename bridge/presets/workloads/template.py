@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -91,7 +92,8 @@ def write_folder(
     if folder.name in registry():
         raise UsageError(f"{folder.name!r} is the name of an installed preset", remedy="choose another name")
     if folder.exists():
-        raise UsageError(f"{folder} is there already", remedy=f"kakeya-runner workload check {folder.name}")
+        remedy = f"kakeya-runner workload check {shlex.quote(str(folder))}"
+        raise UsageError(f"{folder} is there already", remedy=remedy)
     for source in sources:
         if not source.name.isprintable():
             text = f"the name {source.name!r} is no text of one line in UTF-8"

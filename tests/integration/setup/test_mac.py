@@ -147,7 +147,7 @@ def test_a_daemon_whose_file_changed_is_loaded_anew_and_another_is_left_alone(tm
     manager.write_text(LAUNCHD)
     manager.chmod(0o755)
     (tmp_path / "loaded").touch()
-    functions = function_of_the_script("reload_daemon") + function_of_the_script("ensure_service")
+    functions = "".join(map(function_of_the_script, ("unload_daemon", "reload_daemon", "ensure_service")))
     names = f"SERVICE_MANAGER={manager} SERVICE=org.kakeya.runner SERVICE_FILE=/runner.plist"
 
     same = ask_shell(f"{functions}{names}; ensure_service 0")
@@ -158,3 +158,29 @@ def test_a_daemon_whose_file_changed_is_loaded_anew_and_another_is_left_alone(tm
         "bootout system/org.kakeya.runner",
         "bootstrap system /runner.plist",
     ]
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_set_up_that_ended_before_its_daemon_was_loaded_is_taken_away_too(tmp_path, loaded) -> None:
+    """As one does whose user did not come to the bus; launchctl fails where it is to unload what is not loaded."""
+    manager = tmp_path / "launchctl"
+    manager.write_text(LAUNCHD)
+    manager.chmod(0o755)
+    if loaded:
+        (tmp_path / "loaded").touch()
+    root = tmp_path / "root"
+    files = [root / "Library/LaunchDaemons/org.kakeya.runner.plist", root / "usr/local/etc/kakeya/policy.toml"]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    functions = "".join(map(function_of_the_script, ("paths", "unload_daemon", "uninstall_all")))
+    names = f"ROOT={root} SERVICE_MANAGER={manager} MODE=uninstall"
+
+    done = ask_shell(f"{functions}{names}; dscl() {{ return 1; }}; paths; uninstall_all; finish")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == f"{3 if loaded else 2} change(s) made"
+    assert [file for file in files if file.exists()] == []
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert ("bootout system/org.kakeya.runner" in calls) is loaded
+    assert "bootout system/org.kakeya.actions" not in calls

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
-from tests.integration.setup.machine import Host, twin
+from tests.integration.setup.machine import SETUP, Host, twin
 
 
 def test_an_actions_archive_with_another_checksum_is_refused(tmp_path) -> None:
@@ -227,8 +227,65 @@ class TestOtherWaysIn:
         assert (done.returncode, elsewhere.read_text()) == (2, "another's\n"), done.stdout
         assert f"{path.name} is a link" in done.stderr
 
+    def test_the_other_way_in_is_stopped_where_set_up_is_run_for_one(self, opened, tmp_path) -> None:
+        """Who goes back to the daemon that polls wants no jobs of Actions on the host any more."""
+        polls, wakes = "etc/systemd/system/kakeya-runner.service", "etc/systemd/system/kakeya-actions.service"
+        assert not (opened.root / polls).exists()
+        assert not opened.running("kakeya-runner").exists()
+        host = twin(opened, tmp_path)
+
+        checked = host.setup("--check")
+        assert checked.returncode == 1
+        assert f"WRONG  the service of GitHub Actions is still set up: {host.root}/{wakes}\n" in checked.stdout
+        done = host.setup()
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert [name for name in (wakes, "etc/sudoers.d/kakeya-actions") if (host.root / name).exists()] == []
+        assert not host.running("kakeya-actions").exists()
+        assert host.running("kakeya-runner").exists()
+        assert host.setup().stdout.splitlines()[-1] == "0 change(s) made"
+
     def test_it_all_goes_again(self, opened, tmp_path) -> None:
         before = Host(tmp_path / "before").files()
         done = opened.setup(*opened.options, "--uninstall")
         assert done.returncode == 0, done.stderr
         assert opened.files() == before
+
+
+ACCOUNTS = """
+getent() { echo "$2:x:990:990::/var/lib/kakeya:$SHELL_OF_USER"; }
+dscl() {
+  case "$2 $4" in
+    "-read UserShell") echo "UserShell: $SHELL_OF_USER" ;;
+    -create*) echo "changed: $*" ;;
+  esac
+}
+usermod() { echo "changed: $*"; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "without", "change"),
+    [
+        ("setup_gpu.sh", "/usr/sbin/nologin", "--shell /bin/sh someone"),
+        ("setup_mac.sh", "/usr/bin/false", ". -create /Users/someone UserShell /bin/sh"),
+    ],
+)
+def test_a_user_made_without_ssh_access_gets_a_shell_when_a_key_comes(script, without, change) -> None:
+    """The guide adds the key to a machine that was set up: sshd starts the forced command with the user's shell."""
+    text = (SETUP / script).read_text()
+    function = text[text.index("\nensure_user() {") :].partition("\n}\n")[0] + "\n}\n"
+    start = f"source {SETUP}/lib.sh; source {SETUP}/access.sh\n{ACCOUNTS}{function}"
+
+    def say(shell: str, words: str) -> list[str]:
+        program = f"{start}SHELL_OF_USER={shell}; {words}"
+        done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    given = "ensure_user someone /home /bin/sh"
+    assert say(without, given)[1:] == [f"changed: {change}"]
+    (line, repair) = say(without, f"MODE=check; {given}")
+    assert line == f"WRONG  user someone: sshd starts the forced command with its shell, which is {without}"
+    assert repair.endswith(change)
+    for shell, words in (("/bin/sh", given), ("/bin/bash", given), (without, "ensure_user someone /home ''")):
+        assert say(shell, words) == ["ok     user someone"]

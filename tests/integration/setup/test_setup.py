@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -278,6 +279,71 @@ def test_an_installation_gets_the_small_models_weights_from_the_clone_it_was_mad
     assert "ok     models: the small ones have their weights\n" in host.setup("--check", *clone).stdout
 
 
+PIP = """#!/bin/sh
+# Stands in for pip: says what it was given, what lies there, and leaves a folder there as a build does.
+for built; do :; done
+built="${built%\\[torch]}"
+echo "$built"
+cd "$built" && find . -type f && mkdir build
+"""
+
+
+def test_a_clone_is_built_in_a_copy_without_what_earlier_builds_left_in_it(tmp_path) -> None:
+    """A module that the clone lost since would be installed again, and every later run would find it unlike."""
+    clone, prefix = tmp_path / "clone", tmp_path / "prefix"
+    for folder in (clone / "bridge", clone / "engine", clone / "build/lib/bridge", prefix / "bin"):
+        folder.mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE", "bridge/here.py", "build/lib/bridge/gone.py"):
+        (clone / name).touch()
+    (prefix / "bin/python").write_text(PIP)
+    (prefix / "bin/python").chmod(0o755)
+    before = sorted(clone.rglob("*"))
+    words = f"source {SETUP}/lib.sh; PACKAGE={clone}; pip_install_package {prefix} '[torch]' --no-deps"
+
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+    place, *files = done.stdout.splitlines()
+    assert sorted(files) == ["./LICENSE", "./NOTICE", "./README.md", "./bridge/here.py", "./pyproject.toml"]
+    assert not Path(place).exists()
+    assert sorted(clone.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("manager", "words"),
+    [
+        ("apt-get", "apt-get install -y -qq bubblewrap"),
+        ("dnf", "dnf install -y -q bubblewrap"),
+        ("zypper", "zypper --non-interactive --quiet install bubblewrap"),
+    ],
+)
+def test_what_is_missing_is_installed_as_the_system_installs_it(tmp_path, manager, words) -> None:
+    program = tmp_path / manager
+    program.write_text('#!/bin/sh\necho "ran ${0##*/} $*"\n')
+    program.chmod(0o755)
+    done, checked = needs(manager, tmp_path, "install"), needs(manager, tmp_path, "check")
+
+    assert done.stdout.splitlines() == ["do     install bubblewrap", f"ran {words}"], done.stderr
+    assert checked.stdout.splitlines() == ["WRONG  bwrap is not installed", f"       repair: {words}"]
+
+
+def test_a_system_whose_packages_set_up_does_not_know_is_told_what_it_lacks(tmp_path) -> None:
+    done = needs("pacman", tmp_path, "install")
+
+    assert done.returncode == 2
+    assert done.stderr == "error: bwrap is not installed\n  next: install the package bubblewrap\n"
+
+
+def needs(manager: str, programs: Path, mode: str) -> subprocess.CompletedProcess[str]:
+    """Ask the script's function for bwrap where it is not, on a system that has one package manager."""
+    script = (SETUP / "setup_gpu.sh").read_text()
+    names = ("unfit", "install_words", "needs")
+    functions = [script[script.index(f"\n{name}() {{") :].partition("\n}\n")[0] + "\n}\n" for name in names]
+    only = f'command() {{ [ "$2" = {manager} ]; }}; PATH={programs}:$PATH MODE={mode}'
+    words = f"source {SETUP}/lib.sh\n{''.join(functions)}{only}; needs bwrap bubblewrap"
+    return subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_a_machine_without_python_or_bus_gets_one_clear_error(tmp_path) -> None:
     host = Host(tmp_path)
     done = host.setup("--python", "/bin/false")
@@ -286,6 +352,28 @@ def test_a_machine_without_python_or_bus_gets_one_clear_error(tmp_path) -> None:
     for bus in ("https://x/y z", "x'; id; '", "a\nUser=root"):
         assert host.setup("--bus", bus).stderr.startswith("error: the bus has characters that no route needs")
     assert host.setup("--colour").stderr.startswith("error: unknown option --colour")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--name", "Studio"),
+        ("--name", "a\nb"),
+        ("--labels", "quiet,M4 Max"),
+        ("--labels", 'a"b'),
+        ("--models", "models"),
+    ],
+)
+def test_a_word_that_no_policy_takes_is_refused_before_a_policy_is_written(tmp_path, words) -> None:
+    """Written once it would stay: set-up leaves a policy as it is, and no key is made for one that is none."""
+    host = Host(tmp_path)
+    before = host.files()
+
+    done = host.setup(*words)
+
+    assert (done.returncode, host.files()) == (2, before), done.stdout
+    assert done.stderr.startswith(f"error: {words[0]}: got '{words[1]}'; expected ")
+    assert f"  next: {words[0]} " in done.stderr
 
 
 def test_an_interpreter_that_the_service_s_user_may_not_come_to_is_said_in_one_line(tmp_path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from bridge.cli.host.main import main
@@ -75,3 +77,45 @@ def test_a_number_that_is_not_there_is_said_before_anybody_may_ask(
     assert len(lines) == 1
     assert ended == (0 if lines[0].startswith("warn") else 1)
     assert " next: " in lines[0]
+
+
+STILL_RUNS = "import time\ntime.sleep(60)  # KAKEYA_SEED\n"
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "workloads"])
+def test_the_command_that_is_printed_next_allows_the_folder_that_was_checked(tmp_path, monkeypatch, capsys, place):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    folder = write_workload(tmp_path / place)
+    write(folder / "train.py", STILL_RUNS)
+
+    assert main(["workload", "check", str(folder)]) == 0
+    printed = capsys.readouterr().out.rpartition("next: kakeya-runner ")[2]
+
+    assert main(shlex.split(printed)) == 0
+    assert capsys.readouterr().out.splitlines()[0] == str(folder)
+
+
+def test_a_folder_that_was_named_by_its_path_is_found_by_what_new_prints_next(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    write(tmp_path / "quick.sh", "#!/bin/sh\necho loss: 1\n")
+    (tmp_path / "quick.sh").chmod(0o755)
+
+    assert main(["workload", "new", "./bench/quick", "--from", "quick.sh"]) == 0
+    printed = capsys.readouterr().err.rpartition("kakeya-runner ")[2]
+
+    assert main(shlex.split(printed)) == 0
+    assert f"{tmp_path / 'bench' / 'quick'}: offers quick" in capsys.readouterr().out
+
+
+def test_another_folder_of_the_name_is_not_taken_for_the_workload(tmp_path, monkeypatch, capsys):
+    """As a project has one whose program is ``my-train``: `check` said to write it anew, and `new` to check it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "my-train").mkdir()
+    folder = write_workload(tmp_path / "workloads")
+    write(folder / "train.py", STILL_RUNS)
+
+    assert main(["workload", "check", "my-train"]) == 0
+    assert f"ok    {folder}: offers my-train; next: kakeya-runner workload allow my-train" in capsys.readouterr().out
