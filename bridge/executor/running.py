@@ -278,7 +278,7 @@ class RunExecution:
         reply = None if heard is None else last_line(heard, self._secrets)
         self._results.append(ended.result if before is None else ended.result.evolve(before=before, answer=reply))
         self._bounds.command_ended(ended.result.cpu_s)
-        stop = ended.stop or self._bounds.disk()
+        stop = ended.stop if ended.result.survivors else self._bounds.disk(ended.stop)
         if stop is not None:
             self._stopped(stop)
         if ended.result.survivors:

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -196,12 +196,30 @@ class Bounds:
         )
         return min((room * since_s / grown for grown, room in rooms if grown > 0), default=math.inf)
 
-    def _disk_use(self) -> DiskUse:
-        return disk_use(self._root, stop_at_files=self._disk_before.files + self.limits.output_files)
+    def _disk_use(self, *, open_up: bool = False) -> DiskUse:
+        most = self._disk_before.files + self.limits.output_files
+        return disk_use(self._root, stop_at_files=most, open_up=open_up)
 
-    def disk(self) -> Stop | None:
-        """Return why the run's directories end it, or None."""
-        return self._judge_disk(self._disk_use())
+    def disk(self, stop: Stop | None = None) -> Stop | None:
+        """Return why the run ends, or None, now that no process of its command is there.
+
+        Only now is seen what a living run can hide: what lies in folders that it closed to its own user, and files
+        without a name, whose room the kernel gives back with the last process that has them open.
+
+        Args:
+            stop: what ended the command.
+        """
+        if stop is not None and (stop.ending != "killed" or stop.hit is None):
+            return stop
+        use = self._disk_use(open_up=True)
+        if stop is None or stop.hit is None:
+            return self._judge_disk(use)
+        free_then = int(stop.hit.observed)
+        own = max(0, use.bytes - self._disk_before.bytes) + max(0, self._free(self._root) - free_then)
+        if 2 * own < self._free_before - free_then:
+            return stop
+        words = f"only {free_then} bytes were free where the run writes, and the run itself held {own} bytes"
+        return replace(stop, ending="limit", message=words)
 
     def _judge_disk(self, use: DiskUse) -> Stop | None:
         grown = use.bytes - self._disk_before.bytes

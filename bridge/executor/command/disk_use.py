@@ -27,19 +27,25 @@ class DiskUse:
     path_bytes: int = 0
 
 
-def disk_use(root: Path, *, stop_at_files: int) -> DiskUse:
+def disk_use(root: Path, *, stop_at_files: int, open_up: bool = False) -> DiskUse:
     """Count entries and bytes below a directory without following links; with too many entries, those alone.
 
     Entries first: to ask for the size of each takes several times as long, and a run that makes them goes on meanwhile;
     what it makes after the count ends the second look too. A sparse file counts with what it occupies; a file that
     vanishes while being counted does not count.
+
+    Args:
+        root: the directory.
+        stop_at_files: more entries than that end the count.
+        open_up: whether folders that are closed to us are opened and counted too; only where nobody of the run is left,
+            who might put a link in the place of one.
     """
     files = size = 0
     try:
-        for files, _ in enumerate(_entries(root), 1):
+        for files, _ in enumerate(_entries(root, open_up=open_up), 1):
             if files > stop_at_files:
                 return DiskUse(files, 0, complete=False)
-        for count, entry in enumerate(_entries(root), 1):
+        for count, entry in enumerate(_entries(root, open_up=open_up), 1):
             if count > stop_at_files:
                 return DiskUse(count, 0, complete=False)
             size += _occupied_bytes(entry)
@@ -48,7 +54,7 @@ def disk_use(root: Path, *, stop_at_files: int) -> DiskUse:
     return DiskUse(files, size)
 
 
-def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
+def _entries(root: Path, *, open_up: bool) -> Iterator[os.DirEntry[str]]:
     """Yield everything below a directory, as far as it is there and can be read.
 
     Raises:
@@ -57,7 +63,10 @@ def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
     pending = [os.fspath(root)]
     while pending:
         try:
-            with os.scandir(pending.pop()) as entries:
+            folder = pending.pop()
+            if open_up:
+                _let_in(folder)
+            with os.scandir(folder) as entries:
                 for entry in entries:
                     yield entry
                     if _is_folder(entry):
@@ -65,6 +74,12 @@ def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 raise
+
+
+def _let_in(folder: str) -> None:
+    """Open a folder that its own user closed."""
+    if not os.access(folder, os.R_OK | os.X_OK):
+        Path(folder).chmod(0o700)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bridge.executor.command.plan import open_folder
 from bridge.executor.interface import RunDirectory
 from bridge.executor.removal import remove_tree
 from bridge.limits import REPORT_MAX_BYTES
@@ -34,20 +35,24 @@ def reports_hidden(out: Path) -> Iterator[None]:
     """Take the report of every repeat from the disk, and put it back with its times at the end.
 
     A command without a sandbox could read it wherever it lay, so it is nowhere but in this process. What is no regular
-    file, or larger than a report may be, stays: such a report is refused.
+    file, or larger than a report may be, stays: such a report is refused. A link to a folder is none: what it leads to
+    may be the host's.
 
     Args:
-        out: the report directory, with a folder for each repeat.
+        out: the report directory, with a folder for each repeat; no process of the run is there when the block begins
+            or ends.
 
     Raises:
         OSError: a report could not be read, taken away or put back.
     """
-    taken = [report for folder in sorted(out.iterdir()) if (report := _take(folder / REPORT_FILE)) is not None]
-    try:
+    with contextlib.ExitStack() as stack:  # whatever becomes of one, the others are put back
+        for folder in sorted(out.iterdir()):
+            if folder.is_dir() and not folder.is_symlink():
+                folder.chmod(0o777)  # a command may have closed its own, and the next one could open it again
+                report = _take(folder / REPORT_FILE)
+                if report is not None:
+                    stack.callback(_put_back, report)
         yield
-    finally:
-        for report in taken:
-            _put_back(report)
 
 
 def remove_undeclared(directory: RunDirectory, stay: Collection[str], *, work: bool) -> int:
@@ -67,11 +72,20 @@ def remove_undeclared(directory: RunDirectory, stay: Collection[str], *, work: b
     left = [path for folder in scratch for path in folder.iterdir()]
     left += _not_below(directory.out, "", frozenset(stay))
     for path in left:
-        if path.is_symlink() or not path.is_dir():
-            path.unlink()
-        elif not remove_tree(path):
-            raise OSError(f"{path.name!r} in the run's folders cannot be deleted before the output is computed again")
+        _remove(path)
     return len(left)
+
+
+def _remove(path: Path) -> None:
+    """Remove whatever stands at a path, if anything does.
+
+    Raises:
+        OSError: it could not be removed.
+    """
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    elif not remove_tree(path):
+        raise OSError(f"{path.name!r} in the run's folders cannot be deleted before the output is computed again")
 
 
 def _not_below(folder: Path, prefix: str, stay: frozenset[str]) -> Iterator[Path]:
@@ -92,7 +106,7 @@ def _take(path: Path) -> _Taken | None:
         facts = path.lstat()
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > REPORT_MAX_BYTES:
             return None
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        with os.fdopen(_open(path), "rb") as file:
             data = file.read(REPORT_MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -102,10 +116,23 @@ def _take(path: Path) -> _Taken | None:
     return _Taken(path, data, stat.S_IMODE(facts.st_mode), (facts.st_atime_ns, facts.st_mtime_ns))
 
 
+def _open(path: Path) -> int:
+    """Return a descriptor of a report, also of one that its own user closed and could open again."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        return os.open(path, flags)
+    except PermissionError:
+        path.chmod(0o600)
+        return os.open(path, flags)
+
+
 def _put_back(taken: _Taken) -> None:
     path = taken.path
+    open_folder(path.parent)  # the command may have put a link in its place
     if path.exists() or path.is_symlink():  # left beside the report, where the gate finds a file that nobody declared
-        path.rename(path.with_name(path.name + _ASIDE))
+        aside = path.with_name(path.name + _ASIDE)
+        _remove(aside)
+        path.rename(aside)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, taken.mode), "wb") as file:
         file.write(taken.data)
     os.utime(path, ns=taken.times_ns)

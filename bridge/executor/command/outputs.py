@@ -1,14 +1,15 @@
 """Bring the files of a finished run's report directory in, trusting none of them.
 
 Knows nothing about what a report means. Called when every process of the run is dead. Regular files only, opened
-without following links at any level, one name each, bounded in depth, count and bytes, hashed while read; nothing git
-would take for its own.
+without following links at any level, one name each, bounded in depth, count and bytes, hashed while read. Nothing that
+git would take for its own, and no path that a result tree may not hold.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,12 +18,22 @@ from pathlib import Path
 from typing import Final
 
 from bridge.executor.command.redaction import contains_secret
-from bridge.limits import LOG_MAX_BYTES, REPORT_MAX_BYTES, REPORTS_MAX_COUNT, RESULT_MAX_BYTES
+from bridge.limits import (
+    LOG_MAX_BYTES,
+    REPORT_MAX_BYTES,
+    REPORTS_MAX_COUNT,
+    RESULT_MAX_BYTES,
+    RESULT_PATH_MAX_CHARS,
+    RESULT_PATH_MAX_PARTS,
+)
 from bridge.records.run import LimitHit, OutputRecord
 
-_DEPTH_MAX: Final = 8
+# A result tree holds them below a folder of its own, `reports/`; who reads it refuses a path beyond its bounds.
+_DEPTH_MAX: Final = RESULT_PATH_MAX_PARTS - 1
 _ENTRIES_MAX: Final = 20_000
-_PATH_MAX_CHARS: Final = 512
+_PATH_MAX_CHARS: Final = RESULT_PATH_MAX_CHARS - len("reports/")
+# The short names that Windows gives .git, .gitmodules and .gitattributes: fsck takes them for those (git, path.c).
+_SHORT_GIT_NAME: Final = re.compile(r"g[a-z0-9]{0,6}~[0-9]", re.IGNORECASE)
 _TOTAL_MAX_BYTES: Final = RESULT_MAX_BYTES - 2 * LOG_MAX_BYTES  # the log and the records need room in the result tree
 _READ_BYTES: Final = 1 << 20
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -114,8 +125,10 @@ def _hit(name: str, bound: float, observed: float) -> LimitHit:
 
 def _name_problem(name: str, prefix: str) -> str | None:
     """Say what is wrong with a file's name, or None."""
-    if name.lower().startswith(".git"):
+    if name.lower().startswith(".git") or _SHORT_GIT_NAME.match(name):
         return "a name that git gives a meaning to"
+    if name.startswith("."):
+        return "a hidden name, which no result holds"
     if not name.isprintable() or "\\" in name or any(0xD800 <= ord(char) <= 0xDFFF for char in name):
         return "a name with unprintable characters"
     if len(prefix) + len(name) > _PATH_MAX_CHARS:
@@ -126,9 +139,9 @@ def _name_problem(name: str, prefix: str) -> str | None:
 def _is_file(top: int, path: str) -> bool:
     """Whether a regular file stands at a relative path; what is wrong with another one, the walk says."""
     *folders, name = path.split("/")
-    if len(folders) >= _DEPTH_MAX or any(
-        part in ("", ".", "..") or _name_problem(part, "") for part in (*folders, name)
-    ):
+    if len(folders) >= _DEPTH_MAX or len(path) > _PATH_MAX_CHARS:
+        return False
+    if any(part in ("", ".", "..") or _name_problem(part, "") for part in (*folders, name)):
         return False
     with ExitStack() as stack:
         try:
@@ -162,7 +175,7 @@ def _walk(directory: int, prefix: str, depth: int, result: Imported) -> Iterator
 def _descend(parent: int, path: str, depth: int, result: Imported) -> Generator[str, None, str | None]:
     """Yield what a folder of a folder holds; return why it, or what is left of it, stays behind, or None."""
     if depth >= _DEPTH_MAX:
-        return f"deeper than {_DEPTH_MAX} directories"
+        return f"deeper than {_DEPTH_MAX - 1} directories"
     try:
         with _opened(path.rpartition("/")[2], _OPEN | os.O_DIRECTORY, at=parent) as inner:
             yield from _walk(inner, f"{path}/", depth, result)

@@ -6,6 +6,7 @@ import contextlib
 import enum
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from bridge import strictjson
@@ -75,9 +76,22 @@ def _of_repeat(command: Command, directory: RunDirectory) -> dict[str, str]:
 def make_folder(command: Command, directory: RunDirectory) -> None:
     """Make the folder of a repeat, open to the run's user; the report directory above it is not open to others."""
     if command.folder is not None:
-        folder = directory.out / command.folder
-        folder.mkdir(exist_ok=True)
-        folder.chmod(0o777)
+        open_folder(directory.out / command.folder)
+
+
+def open_folder(folder: Path) -> None:
+    """Have a folder at a path below the report directory, open to the run's user.
+
+    What a command before left in its place goes: through a link we would open, and write to, what is the host's. No
+    process of the run is there to put another one in.
+
+    Args:
+        folder: directly below the report directory, in which commands may write.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+        folder.mkdir()
+    folder.chmod(0o777)
 
 
 class Pipe:

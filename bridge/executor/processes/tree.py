@@ -173,12 +173,18 @@ def _below(root: int) -> list[int] | None:
 
 
 def _shared_once(members: Iterable[psutil.Process]) -> int:
-    """Return the memory of these processes with shared pages divided among their users, where the platform tells."""
+    """Return the memory of these processes with shared pages divided among their users, where the platform tells.
+
+    One that lets nobody look at its pages (prctl(2), PR_SET_DUMPABLE), or whose user we may not trace, counts whole.
+    """
     total = 0
     for process in members:
-        with contextlib.suppress(psutil.Error):
-            full = process.memory_full_info()
-            total += int(getattr(full, "pss", full.rss))
+        with contextlib.suppress(psutil.NoSuchProcess):
+            try:
+                full = process.memory_full_info()
+                total += int(getattr(full, "pss", full.rss))
+            except psutil.AccessDenied:
+                total += process.memory_info().rss
     return total
 
 

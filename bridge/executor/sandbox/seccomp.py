@@ -2,8 +2,8 @@
 
 It refuses what no measurement needs and what escapes have been built from: tracing and reading other processes, new
 namespaces and mounts, kernel keys, BPF, io_uring, userfaultfd, exotic socket families (a VM's vsock is not in any
-network namespace), pushing characters into a terminal, leases on files; and System V shared memory, which counts for
-no process while none has attached it. Everything else passes: the file system and network allow-lists are the
+network namespace), pushing characters into a terminal, leases on files; and System V shared memory, semaphores and
+queues, whose memory counts for no process. Everything else passes: the file system and network allow-lists are the
 namespaces' work. Knows nothing about bubblewrap. An architecture without a table gets no filter, and the caller says
 so.
 """
@@ -105,6 +105,8 @@ _REFUSED: Final[dict[str, tuple[int, int]]] = {
     "move_pages": (279, 239),
     "migrate_pages": (256, 238),
     "shmget": (29, 194),
+    "semget": (64, 190),
+    "msgget": (68, 186),
 }
 _X86_64_ONLY: Final = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
 # Without namespaces a run also sees the files, queues and processes of its user: what Landlock does not judge there.
@@ -127,11 +129,9 @@ _REFUSED_ALONE: Final[dict[str, tuple[int, int]]] = {
     # Objects of System V by their numbers, too: whoever knows or guesses one needs no key.
     "shmat": (30, 196),
     "shmctl": (31, 195),
-    "semget": (64, 190),
     "semop": (65, 193),
     "semctl": (66, 191),
     "semtimedop": (220, 192),
-    "msgget": (68, 186),
     "msgsnd": (69, 189),
     "msgrcv": (70, 188),
     "msgctl": (71, 187),

@@ -78,3 +78,24 @@ time.sleep(600)  # {token}
     assert (execution.ending, execution.limits_hit[0].limit) == ("killed", "disk_free_bytes")
     assert of_execution(execution).reason == "infrastructure"
     assert "others of this host took most of it" in execution.message
+
+
+def test_a_disk_that_a_run_fills_with_files_without_a_name_is_not_the_fault_of_others(executor, small_disk, token):
+    execution = Jobs(executor, small_disk).run(
+        f"""
+import os, time
+files = []
+while True:
+    files.append(open("flood", "wb"))
+    os.unlink("flood")
+    files[-1].write(bytes(1 << 20))
+    files[-1].flush()
+    time.sleep(0.02)
+# {token}
+""",
+        output_bytes=1 << 40,
+    )
+
+    assert (execution.ending, execution.limits_hit[0].limit) == ("limit", "disk_free_bytes")
+    assert of_execution(execution).reason == "program_failed"
+    assert "others" not in execution.message

@@ -195,3 +195,24 @@ def test_a_message_is_one_printable_line_whatever_it_quotes(plain):
     assert (execution.ok, execution.ending) == (False, "not_started")
     assert execution.message.isprintable()
     assert "No such file" in execution.message
+
+
+def test_a_link_in_the_place_of_the_next_repeats_folder_opens_none_of_the_host(jobs, tmp_path, token):
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    plant = f"""
+import os
+os.symlink({str(private)!r}, os.path.join(os.path.dirname(os.environ["KAKEYA_OUT"]), "repeat-1"))
+"""
+    write = f"""
+import os
+open(os.environ["KAKEYA_REPORT"], "w").write("{{}}")  # {token}
+"""
+    spec = jobs.spec(plant, write, outputs=("repeat-1/report.json",))
+    commands = [step.evolve(folder=f"repeat-{place}") for place, step in enumerate(spec.commands)]
+    execution = jobs.execute(spec.evolve(commands=tuple(commands)))
+
+    assert execution.ok, execution.message
+    assert private.stat().st_mode & 0o777 == 0o700
+    assert list(private.iterdir()) == []
+    assert set(execution.reports) == {"repeat-1/report.json"}

@@ -125,6 +125,47 @@ def test_a_full_disk_ends_the_run(tmp_path, clock):
     assert bounds.disk().hit.limit == "disk_free_bytes"
 
 
+@pytest.fixture
+def tight(tmp_path, clock):
+    """Bounds of a run on a disk that filled up, and what is free there now."""
+    free = [1 << 40]
+    bounds = Bounds(limits(), tmp_path, clock, free=lambda _: free[0])
+    free[0] = 1000
+    return bounds, free
+
+
+def test_a_disk_that_others_filled_stays_theirs_when_the_run_is_over(tight):
+    bounds, _ = tight
+    stop = bounds.disk()
+    assert (stop.ending, "others of this host took most of it" in stop.message) == ("killed", True)
+    assert bounds.disk(stop) == stop
+
+
+def test_room_that_comes_back_with_a_runs_end_was_the_runs(tight):
+    """Files without a name are in no folder, and go with the last process that has them open."""
+    bounds, free = tight
+    stop = bounds.disk()
+    free[0] = 1 << 40
+    own = bounds.disk(stop)
+    assert (own.ending, own.hit) == ("limit", stop.hit)
+    assert "others" not in own.message
+
+
+def test_what_a_run_hid_in_a_folder_that_it_closed_is_counted_at_its_end(tmp_path, clock):
+    bounds = Bounds(limits(), tmp_path, clock)
+    for name, mode in (("unlisted", 0o300), ("unentered", 0o400)):
+        (tmp_path / name / "below").mkdir(parents=True)
+        (tmp_path / name / "below" / "big").write_bytes(b"x" * MIB)
+        (tmp_path / name).chmod(mode)
+    assert bounds.disk().hit.limit == "output_bytes"
+
+
+def test_another_reason_for_the_end_of_a_run_stays(tight, bounds):
+    full, _ = tight
+    stop = bounds.check(calm(processes=5), nobody_asks)
+    assert full.disk(stop) is stop
+
+
 @pytest.mark.parametrize(
     ("number", "peak", "kernel", "limit"),
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.bus.tree import check_path
 from bridge.executor.command.outputs import import_outputs, start_stamp
 from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
 from bridge.system.clock import ClockReading
@@ -107,7 +108,11 @@ def test_only_regular_files_of_their_own_come_in(out, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", [".git", ".GIT", ".gitattributes", ".github", ".gitmodules", "a\nb", "a\x1b[2Jb", "a\\b"]
+    "name",
+    [
+        *(".git", ".GIT", ".gitattributes", ".github", ".gitmodules", "a\nb", "a\x1b[2Jb", "a\\b"),
+        *(".hydra", ".DS_Store", "git~1", "GIT~1.", "gitmod~1", "gi7eba~1"),
+    ],
 )
 def test_names_with_a_meaning_or_without_a_shape_stay_behind(out, name):
     result = bring_in(out, lambda: (out / name).write_text("x"))
@@ -121,6 +126,23 @@ def test_a_name_that_is_not_utf_8_stays_behind(out):
     result = bring_in(out, lambda: (out / os.fsdecode(b"\xff\xfe")).write_text("x"))
 
     assert result.reports == {}
+
+
+def test_every_path_that_comes_in_may_lie_in_a_result(out):
+    """What a reader refuses would make the whole result unreadable, and the run with it."""
+    names = ["plot.png", "g~.txt", "digit~1.txt", "/".join("1234567"), "/".join("abcdefgh"), ".hydra/config.yaml"]
+    names += [f"{'a' * 120}/{'b' * 126}", f"{'a' * 120}/{'b' * 127}", "kept/.cache/x"]
+
+    def write():
+        for name in names:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).write_text("x")
+
+    result = bring_in(out, write, declared=names)
+
+    for path in result.reports:
+        check_path(f"reports/{path}")
+    assert set(result.reports) == {*names[:4], names[6]}
 
 
 def test_declared_reports_come_before_a_flood_of_others(out):
@@ -191,7 +213,7 @@ def test_folders_beyond_the_depth_bound_stay_behind(out):
 
     result = bring_in(out, write)
 
-    assert len(result.reports) == 7
+    assert len(result.reports) == 6
     assert "deeper than" in result.refused[0]
 
 

@@ -83,9 +83,13 @@ def test_only_ordinary_socket_families_pass(machine, call):
     assert passing == [1, 2, 10, 16]
 
 
-@pytest.mark.parametrize(("machine", "shmget"), [("x86_64", 29), ("aarch64", 194)])
-def test_memory_that_stays_when_no_process_has_it_is_refused(machine, shmget):
+@pytest.mark.parametrize(
+    ("machine", "shmget", "semget", "msgget"), [("x86_64", 29, 64, 68), ("aarch64", 194, 190, 186)]
+)
+def test_memory_that_stays_when_no_process_has_it_is_refused(machine, shmget, semget, msgget):
     assert decide(machine, shmget, 0, 1 << 30, 0o1600) == EPERM
+    assert decide(machine, semget, 0, 32_000, 0o1600) == EPERM  # two MiB of the kernel for each of 32,000 sets
+    assert decide(machine, msgget, 0, 0o1600) == EPERM
 
 
 @pytest.mark.parametrize(("machine", "ioctl"), [("x86_64", 16), ("aarch64", 29)])
@@ -112,7 +116,7 @@ def test_an_architecture_without_a_table_gets_no_filter():
             "x86_64",
             {"socket": 41, "chmod": 90, "fchmod": 91, "chown": 92, "utimensat": 280, "pidfd_open": 434},
         ),
-        ("aarch64", {"socket": 198, "fchmod": 52, "fchown": 55, "utimensat": 88, "mq_open": 180, "semget": 190}),
+        ("aarch64", {"socket": 198, "fchmod": 52, "fchown": 55, "utimensat": 88, "mq_open": 180, "semop": 193}),
     ],
 )
 def test_alone_it_refuses_what_namespaces_would_hide(machine, numbers):

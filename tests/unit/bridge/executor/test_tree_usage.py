@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import sys
@@ -9,13 +10,16 @@ import sys
 import pytest
 
 from bridge.executor.processes import tree
+from bridge.executor.processes.subreaper import PR_SET_DUMPABLE
 from bridge.limits import MIB
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages that processes share are told apart on Linux")
 _FORK = multiprocessing.get_context("fork")
 
 
-def _hold(shared: bytes | None, size: int, ready, end) -> None:
+def _hold(shared: bytes | None, size: int, closed: bool, ready, end) -> None:
+    if closed:
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     own = b"x" * size
     ready.send(len(own) + len(shared or b""))
     end.recv()
@@ -26,9 +30,9 @@ def hold_memory():
     """Start processes that hold memory of their own, or what they got by the fork."""
     started = []
 
-    def hold(size: int, shared: bytes | None = None) -> None:
+    def hold(size: int, shared: bytes | None = None, *, closed: bool = False) -> None:
         ready, end = _FORK.Pipe(duplex=False), _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=_hold, args=(shared, size, ready[1], end[0]))
+        process = _FORK.Process(target=_hold, args=(shared, size, closed, ready[1], end[0]))
         process.start()
         started.append((process, end[1]))
         assert ready[0].recv() >= size
@@ -70,3 +74,14 @@ def test_pages_that_several_processes_share_count_once(hold_memory, monkeypatch)
     once = whole.usage(memory_bound=used.rss_bytes - 1, processes_bound=512)
     assert len(calls) == 1
     assert once.rss_bytes < used.rss_bytes - 96 * MIB
+
+
+def test_processes_that_let_nobody_look_at_their_pages_count_whole(hold_memory, monkeypatch):
+    calls = _count_calls(monkeypatch)
+    for _ in range(2):
+        hold_memory(96 * MIB, closed=True)
+    whole = tree.ProcessTree(os.getpid(), "nobody")
+    used = whole.usage(memory_bound=sys.maxsize, processes_bound=512)
+    looked_at = whole.usage(memory_bound=used.rss_bytes - 1, processes_bound=512)
+    assert len(calls) == 1
+    assert looked_at.rss_bytes > 2 * 96 * MIB
