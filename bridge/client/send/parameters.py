@@ -12,10 +12,11 @@ from bridge.presets.parameters import FlagParameter, FloatParameter, IntParamete
 from bridge.records.base import ParamValue
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][+-]?[0-9]{1,3})?")
+# Of a double Python prints up to 20 places, as in 0.00012345678901234567, and JavaScript up to 22.
+_NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,22})?|\.[0-9]{1,22})([eE][+-]?[0-9]{1,3})?")
 # Of a preset that is not installed here: only what JSON would take for a number becomes one.
 _PLAIN_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
-_PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?")
+_PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,22})?([eE][+-]?[0-9]{1,3})?")
 _FLAGS = {"true": True, "false": False}
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 

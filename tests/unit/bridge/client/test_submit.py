@@ -16,7 +16,7 @@ from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Sent, Store
 from bridge.client.connection.session import BusSession
 from bridge.client.send.draft import build, choose_runner, draft_of_preset, parse_selector, without_sandbox
-from bridge.client.send.parameters import split, typed
+from bridge.client.send.parameters import split, typed, untyped
 from bridge.client.send.submit import find_live, pushed, submit, written_down
 from bridge.errors import (
     IntegrityError,
@@ -259,6 +259,14 @@ def test_texts_become_what_the_preset_declares():
 def test_texts_that_only_look_like_values_are_refused(pair):
     with pytest.raises(ParameterError):
         typed(preset_with(**PARAMS), split([pair]))
+
+
+@pytest.mark.parametrize(
+    "text", ["0.00012345678901234567", "0.0000012345678901234567", "0.0007943282347242813", "1e-07", "5e-324"]
+)
+def test_a_number_is_taken_with_all_the_places_that_programs_print_of_it(text):
+    assert typed(preset_with(**PARAMS), {"share": text}) == {"share": float(text)}
+    assert untyped({"share": text}) == {"share": float(text)}
 
 
 @pytest.mark.parametrize("pairs", [["x"], ["=1"], ["a=1", "a=2"]])
