@@ -13,6 +13,7 @@ from bridge.errors import UsageError
 from bridge.mcp.schemas import Schema
 
 _SHOWN_CHARS: Final = 100  # of a value that does not fit
+_WHOLE_MAX: Final = 2.0**53  # beyond it a double is no longer one whole number
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ def _whole(value: Any) -> Any:
         return {name: _whole(inner) for name, inner in value.items()}
     if isinstance(value, list):
         return [_whole(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= _WHOLE_MAX
+    return int(value) if is_whole else value
 
 
 def _expected(error: jsonschema.ValidationError) -> str:

@@ -15,7 +15,7 @@ from bridge.cli.screen.output import Output
 from bridge.cli.table import parser
 from bridge.cli.table.commands import AGENT_WAIT_MAX_S, MAC
 from bridge.client.document.envelope import of_data
-from bridge.client.send.parameters import listed
+from bridge.client.send.parameters import listed, split, untyped
 from bridge.client.send.sweep import combinations
 from bridge.errors import UsageError
 from bridge.mcp.answers import ANSWER_MAX_BYTES, answer, fitted, remedy_with_tools
@@ -206,6 +206,13 @@ def test_a_whole_number_may_come_with_a_point(server):
     assert listed["outcome"]["exit_code"] == 0
     tool = tool_named("run")
     assert "depth=3" in tool.words(tool.checked({"preset": "k3-fused-allmlx-code", "param": {"depth": 3.0}}))
+
+
+def test_a_large_number_stays_one_that_a_command_line_takes():
+    tool = tool_named("run", {"my-train": None})
+    words = tool.words(tool.checked({"preset": "my-train", "param": {"lr": 1e20}}))
+    args = parser.parse(MAC.by_name["run"], words[1:])
+    assert untyped(split(args.param)) == {"lr": 1e20}
 
 
 def test_a_resource_holds_what_an_answer_leaves_out(server, requester, host):
