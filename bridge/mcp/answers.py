@@ -161,7 +161,8 @@ def links(document: Document) -> list[tuple[str, str]]:
         return [(f"kakeya://sweep/{sweep}/document", f"every run of sweep {sweep}")]
     if run is None:
         return []
-    kinds = ["document", "log"] + (["reports"] if document.get("terminal") else [])
+    has_reports = document.get("terminal") or (document["command"] == "report" and document.get("data") is not None)
+    kinds = ["document", "log", *(["reports"] if has_reports else [])]
     return [(f"kakeya://run/{run}/{kind}", f"{kind} of {run}") for kind in kinds]
 
 

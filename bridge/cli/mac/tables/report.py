@@ -53,12 +53,14 @@ def _reports(call: Invocation[ReportOptions], what: str) -> Answer:
     path = Path(call.directory, what)
     lines: list[Line] = []
     claims: list[dict[str, Any]] = []
+    run_id: str | None = None
     if path.is_file() and not is_packed(path):
         reports = {path.name: read_report(path)}
         derived = {path.name: derived_of_file(path)}
     else:
-        _, judged = find_result(call, what)
+        run, judged = find_result(call, what)
         result = judged.result
+        run_id = None if run is None else run.id
         lines.append(first_row(result.id, judged.verdict, judged.answer))
         if result.request is not None:
             lines.append(Row("asked", clean_line(asked_text(result.request))))
@@ -80,7 +82,8 @@ def _reports(call: Invocation[ReportOptions], what: str) -> Answer:
         from bridge.client.document.envelope import of_data
 
         shown = {name: report.model_dump(mode="json") for name, report in derived.items() if report is not None}
-        return {**of_data(command, reports), "claims": claims, "derived": shown}
+        about: dict[str, str] = {} if run_id is None else {"id": run_id, "short": short(run_id)}
+        return {**of_data(command, reports), **about, "claims": claims, "derived": shown}
 
     return Answer(lines=lines, document=document)
 

@@ -238,6 +238,20 @@ def test_a_resource_holds_what_an_answer_leaves_out(server, requester, host):
     assert "| line 8999" in pages[-1].splitlines()
 
 
+def test_reports_that_an_answer_leaves_out_are_linked(server, requester, host):
+    async def act(client):
+        run_id = (await client.call("run", preset="mlx-env-probe"))["id"]
+        take(host, run_id, reports={"repeat-0/report.json": {"metrics": {"rows_read": 4711}}})
+        result = await client.raw("result", what=run_id)
+        (link,) = [str(part.uri) for part in result.content if str(getattr(part, "uri", "")).endswith("/reports")]
+        page = await client.client.read_resource(link)
+        return run_id, json.loads(result.content[0].text), json.loads(page.contents[0].text)
+
+    run_id, told, reports = with_client(server, act)
+    assert told["id"] == run_id
+    assert reports == {"repeat-0/report.json": {"metrics": {"rows_read": 4711}}}
+
+
 def test_tools_say_what_they_change(server):
     tools = with_client(server, lambda client: client.tools())
     reads = {name for name, tool in tools.items() if tool.annotations.read_only_hint}
