@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bridge.client.clone.config import ClientSettings
@@ -85,6 +85,14 @@ def rows_of_preset(settings: ClientSettings, preset: str) -> Iterator[HistoryRow
                 profile=verdict.profile,
                 role=claim.role,
             )
+
+
+def by_number(rows: Iterable[HistoryRow]) -> dict[tuple[str, str], list[HistoryRow]]:
+    """Return rows by metric and unit, in their order: numbers of two units are no series, whatever they are called."""
+    groups: dict[tuple[str, str], list[HistoryRow]] = {}
+    for row in rows:
+        groups.setdefault((row.metric, row.unit), []).append(row)
+    return groups
 
 
 def params_of(result: Result) -> str:

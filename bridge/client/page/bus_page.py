@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from bridge.client.connection.liveness import SeenRunner
 from bridge.client.document.parts import RunRow
-from bridge.client.evidence.history import HistoryRow
+from bridge.client.evidence.history import HistoryRow, by_number
 from bridge.client.page import plots
 from bridge.client.page.markup import marked, page, section, table, text
 from bridge.client.page.pictures import kept_files
@@ -117,10 +117,9 @@ def _ended(row: RunRow) -> Markup:
 
 
 def _history(rows: Sequence[HistoryRow]) -> Iterator[str]:
-    for metric in dict.fromkeys(row.metric for row in rows):
+    for (metric, unit), group in by_number(row for row in rows if row.value is not None).items():
         series: dict[str, list[tuple[float, float]]] = {}
-        mine = [row for row in rows if row.metric == metric and row.value is not None]
-        for at, row in enumerate(mine, start=1):
+        for at, row in enumerate(group, start=1):
             series.setdefault(row.params or metric, []).append((float(at), float(row.value or 0.0)))
-        if len(mine) > 1:
-            yield plots.dots(series, "run, oldest first", plots.labelled(metric, mine[0].unit))
+        if len(group) > 1:
+            yield plots.dots(series, "run, oldest first", plots.labelled(metric, unit))

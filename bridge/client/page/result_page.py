@@ -8,7 +8,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from bridge.client.document.untrusted import commands_terminals, tail
-from bridge.client.evidence.history import HistoryRow
+from bridge.client.evidence.history import HistoryRow, by_number
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.reports import decode_rates, is_number, metrics_of, rows, value_text
 from bridge.client.page import plots
@@ -143,11 +143,13 @@ def _report(report: Mapping[str, Any], derived: DerivedReport | None) -> Iterato
 
 
 def _history(earlier: Sequence[HistoryRow]) -> Iterator[str]:
-    if len(earlier) > 1:
-        points = [(float(at), row.value or 0.0) for at, row in enumerate(earlier, start=1)]
-        yield plots.dots({"value": points}, "run, oldest first", "value")
+    for (metric, unit), group in by_number(earlier).items():
+        if len(group) > 1:
+            points = [(float(at), row.value or 0.0) for at, row in enumerate(group, start=1)]
+            yield plots.dots({metric: points}, "run, oldest first", plots.labelled(metric, unit))
     shown = earlier[-LISTED:]
-    yield table(("ended", "run", "value"), ((row.ended, short(row.id), row.text) for row in shown))
+    cells = ((row.ended, short(row.id), row.metric, row.text) for row in shown)
+    yield table(("ended", "run", "claim", "value"), cells)
     yield left_out(earlier, "earlier runs are not listed")
 
 
