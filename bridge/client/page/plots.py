@@ -19,6 +19,7 @@ _WIDTH: Final = 760
 _NAME_CHARS: Final = 40
 _CHAR_WIDTH: Final = 7.4  # of the font of labels, at most but in capitals
 _MOST: Final = 1e100  # beyond it axes are no longer computed in doubles
+_LEAST: Final = 1e-290  # nor with a margin below it: a fifth of the length of an axis would be nothing
 _POINTS_MOST: Final = 4000  # of a plot; of more, every so manieth is drawn
 _LEGEND_MOST: Final = 6  # colours of the style: a seventh would look like the first
 _TICKS: Final = 5
@@ -88,7 +89,8 @@ class _Scale:
         """Return the scale that shows all of some numbers with a margin."""
         numbers = list(numbers)
         low, high = min(numbers), max(numbers)
-        margin = (high - low) * 0.04 or abs(high) * 0.05 or 1.0
+        margin = (high - low) * 0.04 or abs(high) * 0.05
+        margin = margin if margin > _LEAST else 1.0
         return cls(low - margin, high + margin, begin, end)
 
     def at(self, number: float) -> float:

@@ -25,7 +25,8 @@ def test_an_interval_is_a_bar_with_its_value_on_it():
     assert low < value == reference < high
 
 
-@pytest.mark.parametrize("numbers", [[0.0], [5.0, 5.0], [1e-12, 2e-12], [-1e90, 1e90], [0.1 + 0.2, 0.3]])
+@pytest.mark.parametrize("numbers", [[0.0], [5.0, 5.0], [1e-12, 2e-12], [-1e90, 1e90], [0.1 + 0.2, 0.3],
+                                     [1e-322, 1e-322], [0.0, 5e-324]])  # fmt: skip
 def test_equal_small_and_large_numbers_have_axes(numbers):
     assert "<svg" in plots.dots({"a": list(enumerate(numbers))}, "x", "y")
 
