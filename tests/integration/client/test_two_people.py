@@ -67,7 +67,9 @@ def test_a_colleague_is_let_in_by_one_line(people):
     parts = sections("ten-minutes-colleague.md")
     opened = follow(parts["The colleague"], people.colleague, {"--bus ROUTE": people.opening})
     assert failures(opened) == {}
-    (line,) = re.findall(r"kakeya-runner welcome ('ada@example\.org ssh-ed25519 \S+')", opened[0][1].stderr)
+    assert "line `send`" in parts["The colleague"]
+    pattern = r"^send .*kakeya-runner welcome ('ada@example\.org ssh-ed25519 \S+')"
+    (line,) = re.findall(pattern, opened[0][1].stderr, re.MULTILINE)
     people.serve()
     let_in = follow(parts["The owner"], people.owner, {"LINE": line})
     assert failures(let_in) == {}
