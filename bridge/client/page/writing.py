@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Final
 from bridge.client.clone.config import ClientSettings
 from bridge.client.clone.packed import SUFFIX, is_packed
 from bridge.client.clone.store import Store, id_in
-from bridge.client.connection.pins import Pins, pins
+from bridge.client.connection.pins import Pins, answer_about, pins
+from bridge.client.connection.run_bus import is_own, settings_of_run
+from bridge.client.document.parts import RunRow
 from bridge.client.evidence import verify as checking
+from bridge.client.evidence.compare import value_text
 from bridge.client.evidence.history import HistoryRow, params_of, rows_of_preset
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.sweep import SweptRuns
@@ -24,8 +28,10 @@ from bridge.client.run.result import read_folder_result, read_result
 from bridge.client.run.run import Run
 from bridge.errors import IntegrityError
 from bridge.ids import short
+from bridge.run.outcomes import ended_as
 from bridge.system.clock import rfc3339
 from bridge.system.durable import write_atomically
+from bridge.trust.judgement import TrustAnswer
 from bridge.trust.verifier import verify_tree
 
 if TYPE_CHECKING:
@@ -71,7 +77,8 @@ def write_folder_page(settings: ClientSettings, folder: Path) -> Path:
 
 def write_bus_page(session: BusSession) -> Path:
     """Write the page of an open bus; return its path, beside the results' folders."""
-    runs = rows(session, state=None, preset=None, limit=BUS_RUNS)
+    listed = rows(session, state=None, preset=None, limit=BUS_RUNS)
+    runs = [_as_judged(session, row) for row in listed]
     measured = dict.fromkeys(row.preset for row in runs if row.fetched and row.preset is not None)
     histories = {name: list(rows_of_preset(session.settings, name)) for name in list(measured)[:_HISTORIES]}
     view = BusView(
@@ -86,6 +93,41 @@ def write_bus_page(session: BusSession) -> Path:
     fetched = [row.id for row in runs if row.fetched]
     view = replace(view, pictures=_pictures(session.store, fetched, room_for_pictures(view)))
     return _put(session.settings, f"bus-{session.record.bus_id[:8]}", page_of_bus(view))
+
+
+def _as_judged(session: BusSession, row: RunRow) -> RunRow:
+    """Return a row with what this reader goes by of a stored result: whoever may push may write a verdict."""
+    if not row.fetched:
+        return row
+    unjudged = replace(row, verdict=None, metric=None)
+    try:
+        tree = session.store.read_result(row.id)
+        if verify_tree(tree.files, run_id=row.id):
+            return replace(unjudged, reason="altered")
+        result = read_result(tree, row.id)
+    except IntegrityError:
+        return replace(unjudged, reason="altered")
+    answer = _answer(session, row, tree.files)
+    if answer.refused:
+        return replace(unjudged, reason=answer.word)
+    verdict = result.verdict_for(answer)
+    claims = () if verdict is None else verdict.claims
+    numbers = [value_text(claim) for claim in claims if claim.role == "primary" and claim.value is not None]
+    return replace(
+        row,
+        reason=None if row.reason is None else ended_as(row.reason, verdict, None),
+        verdict=None if verdict is None else verdict.decision,
+        metric=next(iter(numbers), None),
+    )
+
+
+def _answer(session: BusSession, row: RunRow, files: Mapping[str, bytes]) -> TrustAnswer:
+    """Return whether a runner may say what a stored result says, by the keys of the bus that the run was sent to."""
+    sent = session.store.sent(row.id)
+    if sent is None or sent.bus_id == session.record.bus_id:
+        return session.answer_about(row.id, files, runner=row.runner)
+    settings = settings_of_run(session.settings, row.id)
+    return answer_about(files, pins(settings, own=is_own(settings, sent)))
 
 
 def room_for_pictures(view: BusView) -> int:

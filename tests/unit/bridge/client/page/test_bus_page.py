@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from bridge.ids import short
 from bridge.run.state import RunState
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
-from tests.unit.bridge.cli.looking import take
+from tests.unit.bridge.cli.looking import claim, take
 from tests.unit.bridge.client.page.test_page import read
 
 HOSTILE = "<script>alert(1)</script>"
@@ -44,6 +45,35 @@ def test_runners_queue_and_last_runs_are_on_one_page(requester):
     assert text.index(short(waiting[0])) < text.index(short(waiting[1])) < text.index("Last runs")
     assert text.index("Last runs") < text.index(short(done))
     assert "mini" in text
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_the_verdict_of_a_host_is_on_the_page_only_where_a_known_key_signed_it(requester, signed):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    if signed:
+        requester.pin(host.sign())
+    run_id = requester.run("run", "mlx-env-probe").out.strip()
+    take(host, run_id, decision="evidence", claims=(claim(value=987.6, interval=None),))
+    assert requester.run("fetch", run_id).code == 0
+    ran = requester.run("open", "--html")
+    assert ran.code == 0, ran.err
+    page = Path(ran.out.strip()).read_text()
+    assert short(run_id) in page
+    assert ('<span class="evidence">' in page, "987.6" in page) == (signed, signed)
+
+
+def test_a_result_whose_key_is_another_than_the_pinned_one_shows_no_verdict(requester):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    requester.pin(host.sign())
+    run_id = requester.run("run", "mlx-env-probe").out.strip()
+    take(host, run_id, decision="evidence", claims=(claim(value=987.6, interval=None),))
+    assert requester.run("fetch", run_id).code == 0
+    requester.pin(ScriptedHost(requester.bus, requester.clock, "other").sign().replace("other=", "mini="))
+    page = Path(requester.run("open", "--html").out.strip()).read_text()
+    assert short(run_id) in page
+    assert ('<span class="evidence">' in page, "987.6" in page) == (False, False)
 
 
 def test_without_an_id_only_the_page_of_the_bus_opens(requester):
