@@ -118,9 +118,11 @@ class Percentiles:
 
     def covering(self, other: Percentiles) -> Percentiles:
         """Return them with bounds that cover another's too, without those that one of the two does not know."""
-        both = {name: (number, other.high[name]) for name, number in self.high.items() if name in other.high}
-        high = {name: None if None in pair else pair[0].covering(pair[1]) for name, pair in both.items()}
-        return Percentiles(self.p50.covering(other.p50), high)
+        high: dict[str, Bounded | None] = {}
+        for name in self.high.keys() & other.high.keys():
+            mine, theirs = self.high[name], other.high[name]
+            high[name] = None if mine is None or theirs is None else mine.covering(theirs)
+        return Percentiles(self.p50.covering(other.p50), dict(sorted(high.items())))
 
     def words(self, unit: str) -> str:
         """Return them for people, each behind its name."""

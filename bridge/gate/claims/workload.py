@@ -88,7 +88,8 @@ def _over_repeats(
     beyond_doubt = [one for name, one in left.items() if standing_of(name, evidence, metric.name).use == "whole"]
     mine = [(row["seed"], number_at(row["value"], pointer)) for row in rows]
     by_run = [*mine, *itertools.chain(*pooled)]
-    values, numbers = sorted(_by_seed(by_run)), sorted(number for _, number in by_run)
+    values = sorted(_by_seed(by_run))
+    numbers = sorted(number for _, number in by_run)
     without = sorted(_by_seed([*mine, *itertools.chain(*beyond_doubt)]))
     if not values:
         return None
