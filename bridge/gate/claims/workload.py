@@ -343,7 +343,7 @@ def _ratio(
             "half_width": bounds.half_width,
             "ended": decision.reason,
             **own.answer,
-            **({} if ratio.ends is None else loads_of(ratio.ends, looks)),
+            **loads_of(ratio.loads),
         },
     )
 

@@ -266,6 +266,32 @@ def test_a_load_that_was_drawn_gives_the_ratio_at_both_ends_and_the_slope():
     assert "with half of them held, 1.2" in claim.wording
 
 
+def second_at_drawn_loads(earlier):
+    """Return a second attempt, the first one beside it without what its gate said."""
+    earlier.record["id"] = earlier.spec["id"] = EARLIER
+    case = loaded(scattered(20))
+    case.record["attempt"].update(number=2, earlier=[EARLIER])
+    return speed(judged(case, {EARLIER: {RECORD_NAME: strictjson.encode(earlier.record)}}))
+
+
+def test_both_ratios_at_drawn_loads_hold_with_and_without_an_attempt_in_doubt():
+    alone = speed(judged(loaded(scattered(20))))
+    claim = second_at_drawn_loads(loaded(scattered(20, middle=0.6, seed=2)))
+    assert "1 earlier attempt in and out" in claim.wording
+    assert (claim.n, claim.detail["attempts"]) == (40, 2)
+    for end in ("free", "loaded"):
+        low, high = claim.detail["loads"][end]["interval"]
+        assert low == pytest.approx(alone.detail["loads"][end]["interval"][0]), "of this run alone"
+        assert high > alone.detail["loads"][end]["interval"][1]
+        assert f"[{low:.2f}, {high:.2f}] 95 %" in claim.wording
+
+
+def test_an_attempt_without_a_launch_at_each_load_is_no_sitting_of_theirs():
+    claim = second_at_drawn_loads(loaded(scattered(1)))
+    assert (claim.n, claim.detail["attempts"]) == (20, 1)
+    assert claim.wording.startswith("in one sitting, ")
+
+
 def test_a_word_that_holds_at_one_load_alone_is_not_said():
     claim = speed(judged(loaded(scattered(20, middle=0.0))))
     assert claim.detail["effect"] == "not slower (5 % margin)"
