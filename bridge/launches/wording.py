@@ -113,8 +113,7 @@ class RatioWords:
             listed = ", ".join(f"{math.exp(value):.2f}x" for value in self.launches)
             return f"{self.bounds.value:.2f}x (launches {listed}; a claim takes {self.least})"
         scatter = f"{len(self.launches)} launches ({scatter_of(self.launches)})"
-        chosen = f", best of {self.looks}" if self.looks > 1 else ""
-        return f"{self.ends or interval_text(self.bounds)}, {scatter}{chosen}"
+        return f"{self.ends or interval_text(self.bounds)}, {scatter}{best_of(self.looks)}"
 
     @property
     def said(self) -> str:
@@ -137,6 +136,11 @@ class RatioWords:
     @property
     def _few(self) -> bool:
         return len(self.launches) < INTERVAL_LEAST
+
+
+def best_of(looks: int) -> str:
+    """Return out of how many numbers one could have been chosen; empty where it is no choice."""
+    return f", best of {looks}" if looks > 1 else ""
 
 
 def interval_text(bounds: ShownInterval) -> str:

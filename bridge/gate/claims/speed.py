@@ -185,6 +185,7 @@ def stamped_rate(report: Report, evidence: Evidence) -> ClaimDraft | None:
     few = pooled.launches < wording.INTERVAL_LEAST
     interval = None if few else (bounds.low, bounds.high)
     shown = f"{figures.shown(bounds.value, 'tokens/s', interval)}{'' if few else ' 95 %'}, {pooled.launches} launches"
+    shown += "" if few else wording.best_of(found.looks)
     rest = found.spoilt + unseen(report, evidence, own)
     place = wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
     too_few = wording.too_few(pooled.launches, own.rule.least, None)

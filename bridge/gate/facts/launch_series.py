@@ -212,9 +212,8 @@ def series_ratio(report: Report, evidence: Evidence, part: Part = "decode", ques
         part: of each sample.
         questions: among how many ratios of one report it is; its interval is as wide as that asks.
     """
-    looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
     return _over_attempts(
-        report, evidence, lambda one: one.over(part), f"{part}_speedup", looks=looks, questions=questions
+        report, evidence, lambda one: one.over(part), f"{part}_speedup", looks=evidence.looks, questions=questions
     )
 
 
@@ -223,7 +222,7 @@ def series_rate(report: Report, evidence: Evidence) -> SeriesRatio | None:
 
     None where no turns were handed out, or with too few launches.
     """
-    return _over_attempts(report, evidence, Series.rates, "baseline_tokens_per_s")
+    return _over_attempts(report, evidence, Series.rates, "baseline_tokens_per_s", looks=evidence.looks)
 
 
 def _over_attempts(
