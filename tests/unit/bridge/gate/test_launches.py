@@ -109,6 +109,15 @@ def test_other_looks_widen_the_interval_and_are_said():
     assert "best of 6" in best.wording
 
 
+def test_two_launches_far_apart_in_a_large_family_are_no_fault_of_the_report():
+    case = launched(honest("claim"), [0.0, math.log(8.0)])
+    case.record["attempt"]["looks"] = 64
+    verdict = judged(case)
+    assert not [finding for finding in verdict.findings if finding.code == "G4-CLAIM"]
+    assert speed(verdict).detail["half_width"] == pytest.approx(700.0)
+    assert speed(verdict).detail["effect"] == "too few launches for a word"
+
+
 def earlier_run(logs, *, cut=False):
     case = launched(honest("claim"), logs)
     case.record["id"] = case.spec["id"] = EARLIER
