@@ -92,6 +92,19 @@ class Evidence:
             and record.reason != "passed"
         )
 
+    @property
+    def looks(self) -> int:
+        """Out of how many numbers one of this run could be chosen."""
+        return 1 if self.record is None or self.record.attempt is None else self.record.attempt.looks
+
+    def confidence(self, alone: float) -> float:
+        """Return how often an interval is to cover, so that the chosen one of so many still does.
+
+        Args:
+            alone: how often that of a number is to cover that is no choice.
+        """
+        return 1.0 - (1.0 - alone) / self.looks
+
     def derived(self, key: object, derive: Callable[[], Derived]) -> Derived:
         """Return a value that several rules use, derived once."""
         if key not in self.facts:

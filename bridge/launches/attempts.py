@@ -33,7 +33,8 @@ class ShownInterval:
     @property
     def half_width(self) -> float:
         """Half the interval's width on the log scale."""
-        return math.log(self.high / self.low) / 2.0
+        width = self.high / self.low  # which no float may hold, where both bounds are cut
+        return (math.log(width) if width < math.inf else math.log(self.high) - math.log(self.low)) / 2.0
 
 
 def weaker(every: ShownInterval, whole: ShownInterval | None) -> ShownInterval:

@@ -13,12 +13,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.launches.attempts import ShownInterval
+from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.estimate import Estimate, Launch
 from bridge.launches.wording import interval_text
 
 LOADED_MOST: Final = 20
 """Launches of such a run: ten at each end, whatever the width."""
+
+
+@dataclass(frozen=True)
+class ShownLoads:
+    """The ratio at both ends and what lies between them, with the intervals that are printed as 95 %.
+
+    Attributes:
+        free, loaded: without and with the runner's own load.
+        slope: the second over the first.
+    """
+
+    free: ShownInterval
+    loaded: ShownInterval
+    slope: ShownInterval
+
+    def weaker(self, whole: ShownLoads | None) -> ShownLoads:
+        """Return what holds with and without the runs that were cut or may be spoilt, each by its own interval.
+
+        Args:
+            whole: without them; None when nothing else is left.
+        """
+        if whole is None:
+            return self
+        return ShownLoads(
+            weaker(self.free, whole.free), weaker(self.loaded, whole.loaded), weaker(self.slope, whole.slope)
+        )
+
+    def __str__(self) -> str:
+        free, loaded, slope = map(interval_text, (self.free, self.loaded, self.slope))
+        return f"{free} with all processors free, {loaded} with half of them held, {slope} from one to the other"
 
 
 @dataclass(frozen=True)
@@ -44,12 +74,10 @@ class LoadedRatio:
         middle = (self.free.log_ratio + self.loaded.log_ratio) / 2.0
         return ShownInterval(math.exp(middle), min(end.low for end in ends), max(end.high for end in ends))
 
-    def words(self, looks: int = 1) -> str:
-        """Return both ratios and the slope with their intervals."""
-        free, loaded, slope = (
-            interval_text(ShownInterval.of(estimate, looks)) for estimate in (self.free, self.loaded, self.slope)
-        )
-        return f"{free} with all processors free, {loaded} with half of them held, {slope} from one to the other"
+    def shown(self, looks: int = 1) -> ShownLoads:
+        """Return both ratios and the slope as they are printed, corrected for the looks they were chosen from."""
+        free, loaded, slope = (ShownInterval.of(part, looks) for part in (self.free, self.loaded, self.slope))
+        return ShownLoads(free, loaded, slope)
 
 
 def whole_loads(launches: Sequence[Launch], blocks: int = 1) -> tuple[Launch, ...]:

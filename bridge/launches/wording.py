@@ -22,6 +22,7 @@ INTERVAL_LEAST: Final = 5
 """Of fewer launches the launches themselves are printed: an interval over them would be mostly of its quantile."""
 OUTLYING: Final = 3.5
 _MAD_SCALE: Final = 1.4826
+_PLACES_MOST: Final = 12
 NO_DIFFERENCE: Final = "no difference shown"
 NOT_MEASURED: Final = "not measured well enough"
 TOO_FEW: Final = "too few launches for a word"
@@ -56,7 +57,7 @@ class Scatter:
 
     def __str__(self) -> str:
         apart = f", {self.outlying} of them outlying" if self.outlying else ""
-        return f"{self.least:.2f}x to {self.most:.2f}x, median {self.median:.2f}x{apart}"
+        return f"{ratio_text(self.least)} to {ratio_text(self.most)}, median {ratio_text(self.median)}{apart}"
 
 
 def scatter_of(log_ratios: Sequence[float]) -> Scatter:
@@ -110,11 +111,10 @@ class RatioWords:
     def number(self) -> str:
         """The ratio with its interval and how its launches scatter; with few of them each one."""
         if self._few:
-            listed = ", ".join(f"{math.exp(value):.2f}x" for value in self.launches)
-            return f"{self.bounds.value:.2f}x (launches {listed}; a claim takes {self.least})"
+            listed = ", ".join(ratio_text(math.exp(value)) for value in self.launches)
+            return f"{ratio_text(self.bounds.value)} (launches {listed}; a claim takes {self.least})"
         scatter = f"{len(self.launches)} launches ({scatter_of(self.launches)})"
-        chosen = f", best of {self.looks}" if self.looks > 1 else ""
-        return f"{self.ends or interval_text(self.bounds)}, {scatter}{chosen}"
+        return f"{self.ends or interval_text(self.bounds)}, {scatter}{best_of(self.looks)}"
 
     @property
     def said(self) -> str:
@@ -139,10 +139,29 @@ class RatioWords:
         return len(self.launches) < INTERVAL_LEAST
 
 
+def ratio_text(ratio: float) -> str:
+    """Return a ratio with two digits after the point, or as many more as it takes not to be 0."""
+    return f"{ratio:.{max(2, _first_digit(ratio))}f}x"
+
+
+def _first_digit(ratio: float) -> int:
+    """Return at which place after the point a ratio's first digit stands that is not 0; 0 from 1 on."""
+    return min(_PLACES_MOST, max(0, -math.floor(math.log10(ratio)))) if ratio > 0.0 else 0
+
+
+def best_of(looks: int) -> str:
+    """Return out of how many numbers one could have been chosen; empty where it is no choice."""
+    return f", best of {looks}" if looks > 1 else ""
+
+
 def interval_text(bounds: ShownInterval) -> str:
-    """Return a ratio and its interval, with the digits that its half-width says something of: two at least."""
+    """Return a ratio and its interval, with the digits that its half-width says something of: two at least.
+
+    A ratio far below 1 has as many as it takes not to be 0.
+    """
     half = (bounds.high - bounds.low) / 2.0
-    digits = min(4, max(2, -math.floor(math.log10(half)))) if half > 0.0 else 2
+    first = _first_digit(bounds.value)
+    digits = max(2, first, min(max(4, first + 1), -math.floor(math.log10(half))) if half > 0.0 else 0)
     return f"{bounds.value:.{digits}f}x [{bounds.low:.{digits}f}, {bounds.high:.{digits}f}] 95 %"
 
 

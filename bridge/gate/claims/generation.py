@@ -15,6 +15,7 @@ from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt, expected_
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.report_kinds import ACCEPTANCE
 from bridge.gate.stats.ratio import Ratio, known_ratio
+from bridge.launches.wording import best_of
 from bridge.records.verdict import Premise
 
 DTYPE_WORDS: Final = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
@@ -26,7 +27,7 @@ def acceptance(report: Report, evidence: Evidence, role: Role = "secondary") -> 
     for place, candidate in enumerate(arms_of(report, evidence).candidates):
         suffix = "" if place == 0 else f"_{candidate.name}"
         stops = _drafts_unseen(candidate, report)
-        for draft in _accepted(candidate, role if place == 0 else "secondary", suffix, stops):
+        for draft in _accepted(candidate, role if place == 0 else "secondary", suffix, stops, evidence):
             yield draft if in_turns else _as_it_counts(draft)
 
 
@@ -53,25 +54,31 @@ def _drafts_unseen(candidate: Arm, report: Report) -> dict[Premise, str]:
     return {"outputs": f"how much {candidate.name!r} drafted was decided at run time, and only its program counted it"}
 
 
-def _accepted(candidate: Arm, role: Role, suffix: str, stops: Mapping[Premise, str]) -> Iterator[ClaimDraft]:
+def _accepted(
+    candidate: Arm, role: Role, suffix: str, stops: Mapping[Premise, str], evidence: Evidence
+) -> Iterator[ClaimDraft]:
     everything = _acceptance(candidate, clipped=False)
     before = _acceptance(candidate, clipped=True)
     if everything is None:
         return
     worse = before if before is not None and before.value < everything.value else everything
-    low, high = worse.interval(CONFIDENCE)
+    low, high = worse.interval(evidence.confidence(CONFIDENCE))
+    chosen = best_of(evidence.looks)
     drafted = sum(sample["counters"]["drafted_tokens"] for sample in candidate.measured)
     accepted = sum(sample["counters"]["accepted_tokens"] for sample in candidate.measured)
     repeated = sum(repeated_share(s["tokens"]) for s in candidate.measured) / len(candidate.measured)
     loops = sum(1 for sample in candidate.measured if sample["loop_onset"] is not None)
     shown = f"before loops {before.value:.2f}; " if before is not None and loops else ""
+    shown += f"repeated 8-grams {repeated * 100:.0f} %"
     yield replace(
         ClaimDraft.of_ratio(
             f"acceptance_length{suffix}",
             role,
             worse,
-            f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts",
+            f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts"
+            f"{chosen}",
         ),
+        interval=(low, high),
         unit="tokens/forward",
         arms=(candidate.name,),
         detail={
@@ -79,7 +86,7 @@ def _accepted(candidate: Arm, role: Role, suffix: str, stops: Mapping[Premise, s
             "before_loops": None if before is None else before.value,
             "repeated_8_grams": repeated,
             "looping_samples": loops,
-            "summary": f"{everything.value:.2f} tokens/forward ({shown}repeated 8-grams {repeated * 100:.0f} %)",
+            "summary": f"{everything.value:.2f} tokens/forward ({shown}){chosen}",
         },
     )
     if drafted:

@@ -102,9 +102,7 @@ def _latency(report: Report, evidence: Evidence, arm: str, claim: str, part: str
     pool = pooled_series(report, evidence, claim)
     if pool is None:
         return None
-    attempt = None if evidence.record is None else evidence.record.attempt
-    looks = 1 if attempt is None else attempt.looks
-    confidence = 1.0 - (1.0 - CONFIDENCE) / looks
+    confidence = evidence.confidence(CONFIDENCE)
     every, whole = (_by_launch(series, arm, _PARTS[part][1]) for series in (pool.every, pool.whole))
     numbers = Percentiles.of(every, confidence)
     if whole:
@@ -114,8 +112,8 @@ def _latency(report: Report, evidence: Evidence, arm: str, claim: str, part: str
     prompts = max(sample.prompts for series in pool.every for launch in series.samples(arm) for sample in launch)
     words = (numbers if prompts == 1 else Percentiles(numbers.p50, {})).words(_UNIT)
     means = "" if prompts == 1 else f", each the mean of up to {prompts} prompts"
-    chosen = f", best of {looks}" if looks > 1 else ""
-    over = f"over {sum(map(len, every))} samples of {len(every)} launches{means}, lower is better{chosen}{pool.spoilt}"
+    over = f"over {sum(map(len, every))} samples of {len(every)} launches{means}, lower is better"
+    over += f"{wording.best_of(evidence.looks)}{pool.spoilt}"
     return _Latency(numbers.p50, len(every), len(pool.every), words, over)
 
 

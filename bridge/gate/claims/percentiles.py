@@ -15,8 +15,7 @@ from bridge.gate.claims import CONFIDENCE
 from bridge.launches import figures
 from bridge.launches.distributions import t_quantile
 
-HIGH_SAMPLES_LEAST: Final = {0.9: 36, 0.99: 368}
-"""Fewer samples have no such percentile: with 36 the largest lies above the 90th in 97.7 %, with 368 above the 99th."""
+HIGH_SHARES: Final = (0.9, 0.99)
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Bounded:
         below = [sum(each < value for each in values) for values in launches]
         up_to = [sum(each <= value for each in values) for values in launches]
         apart = max(_share_variance(below, launches), _share_variance(up_to, launches)) / independent
-        if apart > _by_chance(len(launches) - 1) and len(every) / apart < HIGH_SAMPLES_LEAST[share]:
+        if apart > _by_chance(len(launches) - 1) and len(every) / apart < samples_least(share, confidence):
             return None
         half = t_quantile(0.5 + confidence / 2.0, len(launches) - 1) * math.sqrt(max(1.0, apart) * independent)
         return cls(value, (quantile(every, share - half), quantile(every, min(1.0, share + half)), confidence))
@@ -109,8 +108,8 @@ class Percentiles:
             launches: samples of each, one at least.
             confidence: how often their bounds are to cover at least.
         """
-        count = sum(map(len, launches))
-        shares = [share for share, least in HIGH_SAMPLES_LEAST.items() if count >= least and len(launches) > 1]
+        count = sum(map(len, launches)) if len(launches) > 1 else 0
+        shares = [share for share in HIGH_SHARES if count >= samples_least(share, confidence)]
         return cls(
             Bounded.median_launch([quantile(values, 0.5) for values in launches], confidence),
             {f"p{round(100 * share)}": Bounded.over_all(launches, share, confidence) for share in shares},
@@ -131,6 +130,18 @@ class Percentiles:
             for name, number in self.high.items()
         )
         return f"p50 {self.p50.text(unit)}{''.join(high)}"
+
+
+def samples_least(share: float, confidence: float = CONFIDENCE) -> int:
+    """Return how many samples a high percentile takes: of fewer even the largest lies below it too often for a bound.
+
+    In 95 % the p90 takes 36, whose largest lies above it in 97.7 %, and the p99 368; one out of several takes more.
+
+    Args:
+        share: of the samples that lie at or below it.
+        confidence: how often its bounds are to cover.
+    """
+    return math.ceil(math.log((1.0 - confidence) / 2.0) / math.log(share))
 
 
 def _share_variance(counts: Sequence[int], launches: Sequence[Sequence[float]]) -> float:

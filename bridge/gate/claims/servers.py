@@ -96,9 +96,7 @@ def _pooled(metric: MetricDefinition, report: Report, evidence: Evidence) -> _Po
     }
     known = {name: served for name, served in earlier.items() if not left_out(name, evidence, metric.name)}
     whole = [served for name, served in known.items() if standing_of(name, evidence, metric.name).use == "whole"]
-    attempt = None if evidence.record is None else evidence.record.attempt
-    looks = 1 if attempt is None else attempt.looks
-    return _Pool([own, *known.values()], [own, *whole], looks, told(earlier, evidence, metric.name))
+    return _Pool([own, *known.values()], [own, *whole], evidence.looks, told(earlier, evidence, metric.name))
 
 
 def _of_launches(

@@ -17,7 +17,7 @@ from bridge.gate.stats.ratio import Ratio, known_ratio
 from bridge.launches import figures, wording
 from bridge.launches.attempts import ShownInterval
 from bridge.launches.estimate import prompts_like_these
-from bridge.launches.loads import LoadedRatio
+from bridge.launches.loads import ShownLoads
 from bridge.launches.stopping import BLOCKS, MODELS, decide
 from bridge.records.verdict import Premise
 from bridge.run.stop_rule import Part
@@ -117,7 +117,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
             "width": wording.wide(bounds, own.rule.half_width) or "reached",
             "ended": decision.reason,
             **own.answer,
-            **({} if found.ends is None else loads_of(found.ends, found.looks)),
+            **loads_of(found.loads),
             "cut_launches": sum(record.cut is not None for record in own.records),
             "prompts_like_these": _other_prompts(report, evidence),
             "summary": f"{words.number}, {words.place}{rest}, vs {baseline}",
@@ -125,15 +125,12 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
     )
 
 
-def loads_of(ends: LoadedRatio, looks: int) -> dict[str, Any]:
-    """Return a ratio at both loads as a claim's detail has it."""
-    estimates = {"free": ends.free, "loaded": ends.loaded, "slope": ends.slope}
-    return {
-        "loads": {
-            name: {"value": estimate.value, "interval": list(estimate.interval(looks))}
-            for name, estimate in estimates.items()
-        }
-    }
+def loads_of(loads: ShownLoads | None) -> dict[str, Any]:
+    """Return a ratio at both loads as a claim's detail has it; nothing where none was drawn."""
+    if loads is None:
+        return {}
+    parts = {"free": loads.free, "loaded": loads.loaded, "slope": loads.slope}
+    return {"loads": {name: {"value": part.value, "interval": [part.low, part.high]} for name, part in parts.items()}}
 
 
 def stops_of(words: wording.RatioWords) -> dict[Premise, str]:
@@ -188,6 +185,7 @@ def stamped_rate(report: Report, evidence: Evidence) -> ClaimDraft | None:
     few = pooled.launches < wording.INTERVAL_LEAST
     interval = None if few else (bounds.low, bounds.high)
     shown = f"{figures.shown(bounds.value, 'tokens/s', interval)}{'' if few else ' 95 %'}, {pooled.launches} launches"
+    shown += "" if few else wording.best_of(found.looks)
     rest = found.spoilt + unseen(report, evidence, own)
     place = wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
     too_few = wording.too_few(pooled.launches, own.rule.least, None)

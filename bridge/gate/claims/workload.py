@@ -44,7 +44,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         elif definition.servers is not None:
             draft = of_servers(metric, role, report, evidence, definition)
         elif metric.aggregate in {"share", "count"}:
-            draft = _items(metric, role, rows, _looks(evidence))
+            draft = _items(metric, role, rows, evidence.looks)
         elif metric.aggregate == "none":
             draft = None
         else:
@@ -56,11 +56,6 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
 def rows_of(report: Report) -> list[dict[str, Any]]:
     """Return the repeats of a well-formed report: path, seed and value of each."""
     return cast("dict[str, Any]", report.body)[NAME]  # type: ignore[no-any-return]
-
-
-def _looks(evidence: Evidence) -> int:
-    """Return out of how many numbers one of this run could be chosen."""
-    return 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
 
 
 def earlier_rows(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
@@ -93,9 +88,9 @@ def _over_repeats(
     without = sorted(_by_seed([*mine, *itertools.chain(*beyond_doubt)]))
     if not values:
         return None
-    looks = _looks(evidence)
+    looks = evidence.looks
     same = same_number(numbers, metric.digits) if len(values) > 1 else None
-    found = _interval(metric, values, without, 1.0 - (1.0 - CONFIDENCE) / looks) if same is None else None
+    found = _interval(metric, values, without, evidence.confidence(CONFIDENCE)) if same is None else None
     value = _middle(metric, values) if same is None else same
     shown = _over_runs(metric, value, values, numbers, found, repeated=same is not None)
     shown += (f", best of {looks}" if looks > 1 and found is not None else "") + _direction(metric)
@@ -316,7 +311,7 @@ def _ratio(
         return None
     of_attempts = _earlier(metric, evidence, own)
     known, beyond_doubt = split_attempts(own, of_attempts, evidence, metric.name)
-    looks = _looks(evidence)
+    looks = evidence.looks
     ratio = pooled_ratio(known, beyond_doubt, lambda series: list(series.launches), looks=looks)
     if ratio is None:
         return None
@@ -344,7 +339,7 @@ def _ratio(
             "half_width": bounds.half_width,
             "ended": decision.reason,
             **own.answer,
-            **({} if ratio.ends is None else loads_of(ratio.ends, looks)),
+            **loads_of(ratio.loads),
         },
     )
 

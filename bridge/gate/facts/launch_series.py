@@ -15,7 +15,7 @@ from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report
 from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.estimate import Launch, rotations
-from bridge.launches.loads import LoadedRatio, over_loads, whole_loads
+from bridge.launches.loads import LoadedRatio, ShownLoads, over_loads, whole_loads
 from bridge.launches.sittings import PooledRatio, pool
 from bridge.launches.stopping import LaunchRule, in_groups
 from bridge.launches.wording import RatioWords
@@ -158,7 +158,7 @@ class SeriesRatio:
         values: what each pooled launch gave, as a logarithm.
         spoilt: which earlier attempts are left out, or in and out, in words.
         ends: the ratio at both loads, where the runner drew them; None elsewhere.
-        ends_text: the same in words, corrected as `shown` is.
+        loads: the same as it is printed: it holds and is corrected as `shown` is.
     """
 
     pooled: PooledRatio
@@ -167,7 +167,7 @@ class SeriesRatio:
     values: tuple[float, ...]
     spoilt: str = ""
     ends: LoadedRatio | None = None
-    ends_text: str = ""
+    loads: ShownLoads | None = None
 
     def words(self, evidence: Evidence, least: int) -> RatioWords:
         """Return what may be said of it as a ratio.
@@ -177,7 +177,8 @@ class SeriesRatio:
             least: how many launches a claim takes.
         """
         units, load = self.pooled.unit == "sitting", load_of(evidence)
-        return RatioWords(self.shown, self.values, self.pooled.sittings, load, units, self.looks, least, self.ends_text)
+        ends = "" if self.loads is None else str(self.loads)
+        return RatioWords(self.shown, self.values, self.pooled.sittings, load, units, self.looks, least, ends)
 
 
 def series_of(report: Report, evidence: Evidence) -> Series | None:
@@ -211,9 +212,8 @@ def series_ratio(report: Report, evidence: Evidence, part: Part = "decode", ques
         part: of each sample.
         questions: among how many ratios of one report it is; its interval is as wide as that asks.
     """
-    looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
     return _over_attempts(
-        report, evidence, lambda one: one.over(part), f"{part}_speedup", looks=looks, questions=questions
+        report, evidence, lambda one: one.over(part), f"{part}_speedup", looks=evidence.looks, questions=questions
     )
 
 
@@ -222,7 +222,7 @@ def series_rate(report: Report, evidence: Evidence) -> SeriesRatio | None:
 
     None where no turns were handed out, or with too few launches.
     """
-    return _over_attempts(report, evidence, Series.rates, "baseline_tokens_per_s")
+    return _over_attempts(report, evidence, Series.rates, "baseline_tokens_per_s", looks=evidence.looks)
 
 
 def _over_attempts(
@@ -311,17 +311,19 @@ def _at_drawn_loads(
         looks: as they are named, and as the interval is corrected for.
         spoilt: which earlier attempts are left out, or in and out, in words.
     """
-    launches = [launch for sitting in sittings for launch in whole_loads(sitting, blocks)]
+    wholes = [whole for sitting in sittings if (whole := whole_loads(sitting, blocks))]
+    launches = [launch for whole in wholes for launch in whole]
     ends = over_loads(launches, blocks)
     if ends is None:
         return None
     without = over_loads([launch for sitting in beyond_doubt for launch in whole_loads(sitting, blocks)], blocks)
     shown = weaker(ends.bounds(looks[1]), None if without is None else without.bounds(looks[1]))
+    loads = ends.shown(looks[1]).weaker(None if without is None else without.shown(looks[1]))
     logs = tuple(launch.log_ratio for launch in launches)
     error = ends.slope.error / 2.0  # of their mean, which nobody quotes by itself
     middle = (ends.free.log_ratio + ends.loaded.log_ratio) / 2.0
-    pooled = PooledRatio(middle, error, ends.slope.df, "launch", len(sittings), ends.launches)
-    return SeriesRatio(pooled, shown, looks[0], logs, spoilt, ends, ends.words(looks[1]))
+    pooled = PooledRatio(middle, error, ends.slope.df, "launch", len(wholes), ends.launches)
+    return SeriesRatio(pooled, shown, looks[0], logs, spoilt, ends, loads)
 
 
 def split_attempts(

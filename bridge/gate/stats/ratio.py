@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.launches.distributions import t_cdf, t_quantile
+from bridge.launches.estimate import bounds_of
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,7 @@ class Ratio:
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Return the two-sided interval of the ratio."""
-        half = self.half_width(confidence)
-        return math.exp(self.log_ratio - half), math.exp(self.log_ratio + half)
+        return bounds_of(self.log_ratio, self.half_width(confidence))
 
     def half_width(self, confidence: float) -> float:
         """Return half the two-sided interval's width on the log scale."""

@@ -28,6 +28,7 @@ from bridge.gate.kinds.bounded_recall.drafts import declared_problems, drafted_p
 from bridge.gate.report_kinds import BOUNDED_RECALL
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower
+from bridge.launches.wording import best_of
 from bridge.records.run import CacheShape
 
 _NATIVE: Final = "native"
@@ -87,7 +88,7 @@ def _recall(
 ) -> ClaimDraft:
     confidence, margin = (float(evidence.profile[name]) for name in ("recall_confidence", "recall_margin"))
     right, n = sum(answer["correct"] for answer in mine), len(mine)
-    low = rate_lower(right, n, confidence)
+    low = rate_lower(right, n, evidence.confidence(confidence))
     arm = one["arm"]
     wording = f"{arm}: {right} of {n} codes found, at least {low * 100:.1f} % (95 % one-sided)"
     detail: dict[str, float] = {}
@@ -96,7 +97,7 @@ def _recall(
     if one["role"] == "candidate" and common:
         gained = sum(answer["correct"] and not theirs[answer["prompt_digest"]] for answer in common)
         lost = sum(theirs[answer["prompt_digest"]] and not answer["correct"] for answer in common)
-        bound = paired_difference_lower(gained, lost, len(common), confidence)
+        bound = paired_difference_lower(gained, lost, len(common), evidence.confidence(confidence))
         known = preserved(sum(theirs.values()), len(theirs), bound, margin)
         kept = "preserved" if known else "not shown to be preserved"
         wording += f", {kept} within {margin * 100:.0f} points of native ({bound * 100:+.1f})"
@@ -110,7 +111,7 @@ def _recall(
         unit="share",
         n=n,
         arms=(arm,),
-        wording=wording,
+        wording=f"{wording}{best_of(evidence.looks)}",
         detail={**detail, "summary": f"{arm}: {right}/{n}"},
     )
 

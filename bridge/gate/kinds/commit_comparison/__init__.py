@@ -59,7 +59,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
             "half_width": bounds.half_width,
             "same_code": _same_code(report),
             **({} if own is None else own.answer),
-            **({} if found.ends is None else loads_of(found.ends, found.looks)),
+            **loads_of(found.loads),
             "summary": f"{said}, {words.place}{rest}",
         },
     )

@@ -18,6 +18,7 @@ from bridge.gate.report_kinds import KV_QUANTISATION
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower
 from bridge.gate.stats.ratio import paired_ratio
+from bridge.launches.wording import best_of
 from bridge.records.run import CacheShape
 
 _CODES = re.compile(r"(?:affine|d4x|e8x)([0-9]{1,2})(/[0-9]+)?")
@@ -33,11 +34,12 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         found = answers(arm)
         if found:
             right, n = sum(found.values()), len(found)
-            low = rate_lower(right, n, confidence)
+            low = rate_lower(right, n, evidence.confidence(confidence))
             wording = f"{arm.name}: {right} of {n} needles found, at least {low * 100:.1f} % (95 % one-sided)"
             if arm.role == "candidate" and arms.baseline is not None and answers(arms.baseline):
                 gained, lost, common = paired_answers(arm, arms.baseline)
-                bound = paired_difference_lower(gained, lost, common, confidence) if common else -1.0
+                wanted = evidence.confidence(confidence)
+                bound = paired_difference_lower(gained, lost, common, wanted) if common else -1.0
                 kept = preserved(native_right(arm, arms.baseline), common, bound, margin)
                 wording += f", {'preserved' if kept else 'not shown to be preserved'} within {margin * 100:.0f} points"
             yield ClaimDraft(
@@ -49,7 +51,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
                 unit="share",
                 n=n,
                 arms=(arm.name,),
-                wording=wording,
+                wording=f"{wording}{best_of(evidence.looks)}",
             )
         if arm.role == "candidate" and arms.baseline is not None:
             yield from _cost(arm, arms.baseline)

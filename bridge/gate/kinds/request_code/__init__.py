@@ -36,8 +36,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         return
     launches = [_launches(sitting) for sitting in (arms, *earlier)]
     pooled = pool(launches)
-    attempt = None if evidence.record is None else evidence.record.attempt
-    looks = 1 if attempt is None else attempt.looks
+    looks = evidence.looks
     if pooled is None:
         bounds, n = ShownInterval(ratio.value, *ratio.interval(CONFIDENCE)), ratio.n
         logs: tuple[float, ...] = tuple(launch.log_ratio for launch in launches[0])

@@ -109,6 +109,15 @@ def test_other_looks_widen_the_interval_and_are_said():
     assert "best of 6" in best.wording
 
 
+def test_two_launches_far_apart_in_a_large_family_are_no_fault_of_the_report():
+    case = launched(honest("claim"), [0.0, math.log(8.0)])
+    case.record["attempt"]["looks"] = 64
+    verdict = judged(case)
+    assert not [finding for finding in verdict.findings if finding.code == "G4-CLAIM"]
+    assert speed(verdict).detail["half_width"] == pytest.approx(700.0)
+    assert speed(verdict).detail["effect"] == "too few launches for a word"
+
+
 def earlier_run(logs, *, cut=False):
     case = launched(honest("claim"), logs)
     case.record["id"] = case.spec["id"] = EARLIER
@@ -264,6 +273,32 @@ def test_a_load_that_was_drawn_gives_the_ratio_at_both_ends_and_the_slope():
     assert claim.interval == pytest.approx((loads["free"]["interval"][0], loads["loaded"]["interval"][1]))
     assert ", the runner's own load among them: decode faster: 1.3" in claim.wording
     assert "with half of them held, 1.2" in claim.wording
+
+
+def second_at_drawn_loads(earlier):
+    """Return a second attempt, the first one beside it without what its gate said."""
+    earlier.record["id"] = earlier.spec["id"] = EARLIER
+    case = loaded(scattered(20))
+    case.record["attempt"].update(number=2, earlier=[EARLIER])
+    return speed(judged(case, {EARLIER: {RECORD_NAME: strictjson.encode(earlier.record)}}))
+
+
+def test_both_ratios_at_drawn_loads_hold_with_and_without_an_attempt_in_doubt():
+    alone = speed(judged(loaded(scattered(20))))
+    claim = second_at_drawn_loads(loaded(scattered(20, middle=0.6, seed=2)))
+    assert "1 earlier attempt in and out" in claim.wording
+    assert (claim.n, claim.detail["attempts"]) == (40, 2)
+    for end in ("free", "loaded"):
+        low, high = claim.detail["loads"][end]["interval"]
+        assert low == pytest.approx(alone.detail["loads"][end]["interval"][0]), "of this run alone"
+        assert high > alone.detail["loads"][end]["interval"][1]
+        assert f"[{low:.2f}, {high:.2f}] 95 %" in claim.wording
+
+
+def test_an_attempt_without_a_launch_at_each_load_is_no_sitting_of_theirs():
+    claim = second_at_drawn_loads(loaded(scattered(1)))
+    assert (claim.n, claim.detail["attempts"]) == (20, 1)
+    assert claim.wording.startswith("in one sitting, ")
 
 
 def test_a_word_that_holds_at_one_load_alone_is_not_said():

@@ -189,6 +189,16 @@ def test_a_few_launches_are_said_one_by_one_and_have_neither_interval_nor_word()
     assert few.said == few.number
 
 
+def test_a_ratio_far_below_one_is_never_printed_as_nothing():
+    slow = RatioWords(ShownInterval(0.004, 0.0039, 0.0041), (math.log(0.004),) * 8, 1, 0.25)
+    assert slow.said.startswith("slower: 0.0040x [0.0039, 0.0041] 95 %, 8 launches (0.004x to 0.004x, median 0.004x)")
+    few = RatioWords(ShownInterval(0.004, 0.001, 0.02), (math.log(0.003), math.log(0.005)), 1, 0.25, least=8)
+    assert few.number == "0.004x (launches 0.003x, 0.005x; a claim takes 8)"
+    assert interval_text(ShownInterval(4e-5, 3.8e-5, 4.2e-5)) == "0.000040x [0.000038, 0.000042] 95 %"
+    assert interval_text(ShownInterval(4e-5, 1e-7, 0.01)) == "0.00004x [0.00000, 0.01000] 95 %"
+    assert interval_text(ShownInterval(0.05, 0.02, 0.12)) == "0.05x [0.02, 0.12] 95 %"
+
+
 def test_an_interval_that_says_nothing_is_no_claim():
     wide_words = RatioWords(ShownInterval(1.31, 0.70, 2.44), (0.27,) * 8, 1, 0.0)
     assert wide_words.said.startswith("not measured well enough: 1.31x [0.70, 2.44] 95 %, 8 launches")

@@ -50,8 +50,8 @@ def test_a_word_has_to_hold_at_both_ends_and_both_are_printed():
     bounds = ratio.bounds()
     assert bounds.low == pytest.approx(ratio.free.interval()[0])
     assert bounds.high == pytest.approx(ratio.loaded.interval()[1])
-    assert ratio.words().count("95 %") == 3
-    assert "with all processors free" in ratio.words()
+    assert str(ratio.shown()).count("95 %") == 3
+    assert "with all processors free" in str(ratio.shown())
 
 
 def test_an_end_that_scatters_more_has_its_own_spread():
