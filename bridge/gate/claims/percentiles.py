@@ -49,7 +49,8 @@ class Bounded:
         """Return a high percentile of all samples; None where launches differ so much that too few tell of it.
 
         The share of samples below it has an error over launches, and its bounds are the percentiles at both ends of
-        that share (Woodruff, J. Am. Stat. Assoc. 47, 1952).
+        that share (Woodruff, J. Am. Stat. Assoc. 47, 1952). As many independent samples as err so have to be enough.
+        What only some launches have and none of these had is seen by nobody.
 
         Args:
             launches: samples of each, two at least.
@@ -60,10 +61,10 @@ class Bounded:
         value, independent = quantile(every, share), share * (1.0 - share) / len(every)
         below = [sum(each < value for each in values) for values in launches]
         up_to = [sum(each <= value for each in values) for values in launches]
-        apart = max(_share_variance(below, launches), _share_variance(up_to, launches)) / independent
-        if apart > _by_chance(len(launches) - 1) and len(every) / apart < samples_least(share, confidence):
+        apart = max(1.0, *(_share_variance(counts, launches) / independent for counts in (below, up_to)))
+        if len(every) / apart < samples_least(share, confidence):
             return None
-        half = t_quantile(0.5 + confidence / 2.0, len(launches) - 1) * math.sqrt(max(1.0, apart) * independent)
+        half = t_quantile(0.5 + confidence / 2.0, len(launches) - 1) * math.sqrt(apart * independent)
         return cls(value, (quantile(every, share - half), quantile(every, min(1.0, share + half)), confidence))
 
     @property
@@ -150,14 +151,6 @@ def _share_variance(counts: Sequence[int], launches: Sequence[Sequence[float]]) 
     share = sum(counts) / total
     squares = math.fsum((count - share * len(values)) ** 2 for count, values in zip(counts, launches, strict=True))
     return clusters / (clusters - 1) * squares / total**2
-
-
-def _by_chance(df: int) -> float:
-    """Return what a variance over launches exceeds in 1 % of runs of independent samples, as a multiple of theirs.
-
-    The 99th percentile of chi-square over its degrees of freedom (Wilson, Hilferty, Proc. Natl. Acad. Sci. 17, 1931).
-    """
-    return (1.0 - 2.0 / (9.0 * df) + 2.326 * math.sqrt(2.0 / (9.0 * df))) ** 3
 
 
 def median_interval(values: Sequence[float], least: float = CONFIDENCE) -> tuple[float, float, float] | None:
