@@ -53,3 +53,10 @@ def test_one_of_yarn_s_two_scales_alone_counts_for_nothing() -> None:
 def test_experts_of_qwen_3_5_are_normed_whatever_a_config_says() -> None:
     config = config_of("qwen3_5_moe_text", norm_topk_prob=False)
     assert completed(config, read_structure(config))["norm_topk_prob"] is True
+
+
+def test_rotary_settings_of_qwen_3_5_under_their_older_names_are_read() -> None:
+    older = {"rope_parameters": None, "rope_theta": 1e7, "partial_rotary_factor": 0.5, "rope_scaling": YARN}
+    config = config_of("qwen3_5_text", **older)
+    settings = completed(config, read_structure(config))["rope_parameters"]
+    assert settings.items() >= (YARN | {"rope_theta": 1e7, "partial_rotary_factor": 0.5}).items()
