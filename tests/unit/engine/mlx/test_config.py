@@ -23,6 +23,11 @@ LEFT_OUT: dict[str, tuple[str, dict[str, Any], str]] = {
         "rope type of sliding layers is 'linear'; mlx-lm leaves it out",
     ),
     "a window": ("mixtral", {"sliding_window": 8}, "sliding_window is 8"),
+    "a window of a size unsaid": (
+        "qwen3",
+        {"use_sliding_window": True, "max_window_layers": 2},
+        "sliding_window is 4096",
+    ),
     "a soft cap": (
         "llama",
         {"final_logit_softcapping": 30.0},

@@ -16,6 +16,11 @@ LAYERED = BASE | {"num_hidden_layers": 8}
 SAID: dict[str, dict[str, Any]] = {
     "qwen2 with windows": LAYERED
     | {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 9, "max_window_layers": 3},
+    "qwen2 with windows of a size unsaid": LAYERED
+    | {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 3},
+    "qwen3 with experts and windows of a size unsaid": LAYERED
+    | CONFIGS["qwen3_moe"]
+    | {"model_type": "qwen3_moe", "use_sliding_window": True},
     "qwen2 without": LAYERED | {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 9},
     "mistral that says nothing": LAYERED | {"model_type": "mistral"},
     "mistral without a window": LAYERED | {"model_type": "mistral", "sliding_window": None},
