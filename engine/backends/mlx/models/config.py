@@ -38,7 +38,8 @@ UNSAID_ROTARY = {"rope_theta": 1e4, "partial_rotary_factor": 0.25}
 """What such a model with recurrent layers means to transformers by saying nothing; mlx-lm takes another base."""
 FIXED = {"qwen3_5_moe_text": {"norm_topk_prob": True}}
 """What a model type computes whatever its config says, and mlx-lm reads from it."""
-SWIGLU_LIMIT = 7.0
+SWIGLU = {"swiglu_limit": 7.0, "swiglu_alpha": 1.702}
+"""The numbers of the experts of gpt-oss as mlx-lm computes them, whatever a config says."""
 LISTED = {"gemma4_text", "gemma4_unified_text"}
 """Model types for which mlx-lm takes other kinds of layers than transformers where none are listed."""
 SIZED = {"qwen3_moe"}
@@ -149,9 +150,9 @@ def _check_computed(structure: Structure, text: Mapping[str, Any]) -> None:
             f"final_logit_softcapping is {structure.soft_cap}; mlx-lm leaves it out for model type {kind!r}. "
             "Use --backend torch."
         )
-    limit = text.get("swiglu_limit", SWIGLU_LIMIT)
-    if kind == "gpt_oss" and limit != SWIGLU_LIMIT:
-        raise ModelConfigError(f"swiglu_limit is {limit!r}; mlx-lm computes {SWIGLU_LIMIT}. Use --backend torch.")
+    for name, computed in SWIGLU.items():
+        if kind == "gpt_oss" and text.get(name, computed) != computed:
+            raise ModelConfigError(f"{name} is {text[name]!r}; mlx-lm computes {computed}. Use --backend torch.")
     rotary = text.get("rope_parameters")
     local = rotary.get(SLIDING) if isinstance(rotary, Mapping) else None
     if kind == "gemma3_text" and isinstance(local, Mapping) and rope_type(local) != "default":

@@ -16,6 +16,7 @@ from tests.fakes.tiny_families import CONFIGS, YARN
 
 LEFT_OUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "another bound": ("gpt_oss", {"swiglu_limit": 5.0}, r"swiglu_limit is 5\.0; mlx-lm computes 7\.0"),
+    "another gain": ("gpt_oss", {"swiglu_alpha": 1.0}, r"swiglu_alpha is 1\.0; mlx-lm computes 1\.702"),
     "another activation": ("qwen3", {"hidden_act": "gelu"}, "hidden_act is 'gelu'; mlx-lm computes 'silu'"),
     "scaled sliding layers": (
         "gemma3_text",
