@@ -111,12 +111,12 @@ _GPT_OSS = {
     },
 }
 _MIXTRAL = {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_key_value_heads": 8, "num_experts_per_tok": 2}
-_QWEN3_MOE = {"num_key_value_heads": 4, "norm_topk_prob": False, "num_experts_per_tok": 8}
+_QWEN3_MOE = {"num_key_value_heads": 4, "norm_topk_prob": False, "num_experts_per_tok": 8, "sliding_window": 4096}
 _QWEN3_VL = {"rope_theta": 5e5, "num_key_value_heads": 32, "head_dim": 128}
 _HYBRID = Family(hybrid, hybrid=True, partial=True, defaults={"num_key_value_heads": 4, "head_dim": 256})
 _WITH_EXPERTS = {"num_key_value_heads": 2, "head_dim": 256, "shared_expert_intermediate_size": 512}
 _NEXT = {"partial_rotary_factor": 0.25, "norm_topk_prob": True, "num_experts_per_tok": 10}
-_WINDOWED = Family(sliding_from_a_layer_on, defaults=_USUAL | {"num_key_value_heads": 32})
+_WINDOWED = Family(sliding_from_a_layer_on, defaults=_USUAL | {"num_key_value_heads": 32, "sliding_window": 4096})
 FAMILIES = {
     "gemma3_text": replace(_GEMMA, defaults=_GEMMA3_SIZES),
     "gemma4_text": _GEMMA4,

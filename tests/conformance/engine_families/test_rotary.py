@@ -17,7 +17,7 @@ from engine.loading import load_backend
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from tests.conformance.engine_families import stock
-from tests.fakes.tiny_families import BASE, CONFIGS, MOE, VOCAB, YARN, write_config
+from tests.fakes.tiny_families import BASE, CONFIGS, HYBRID, MOE, MROPE, VOCAB, YARN, write_config
 
 IDS = tuple(5 + (index * 7) % (VOCAB - 5) for index in range(100))
 FACTORS = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -30,6 +30,16 @@ SCALINGS: dict[str, dict[str, Any]] = {
     "yarn with experts": MOE | {"model_type": "qwen3_moe", "rope_scaling": YARN},
     "yarn of a mixtral": CONFIGS["mixtral"] | {"model_type": "mixtral", "rope_scaling": YARN},
     "linear with experts": MOE | {"model_type": "qwen3_moe", "rope_scaling": {"type": "linear", "factor": 4.0}},
+}
+HYBRID_SCALINGS: dict[str, dict[str, Any]] = {
+    "dynamic of a hybrid": {"rope_type": "dynamic", "factor": 2.0},
+    "yarn of a hybrid without a length": {"rope_type": "yarn", "factor": 4.0},
+    "yarn of a hybrid with a factor of its own": YARN | {"attention_factor": 1.3},
+}
+"""Scalings where mlx-lm reads ``rope_parameters`` itself."""
+SCALINGS |= {
+    name: HYBRID | {"model_type": "qwen3_5_text", "max_position_embeddings": 128, "rope_parameters": MROPE | scaling}
+    for name, scaling in HYBRID_SCALINGS.items()
 }
 
 

@@ -30,6 +30,7 @@ LEFT_OUT = [
     ("gpt_oss", "num_experts_per_tok"),
     ("qwen3_next", "norm_topk_prob"),
     ("qwen3_next", "partial_rotary_factor"),
+    ("qwen3_5_text", "rope_parameters"),
     ("qwen3_5_moe_text", "shared_expert_intermediate_size"),
 ]
 

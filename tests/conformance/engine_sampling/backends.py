@@ -54,6 +54,10 @@ class SamplingBackend:
             Draft(tokens=tokens, count=len(draft), probs=rows), self.array(logits), settings, list(uniforms)
         )
 
+    def draw(self, weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return the id that each row's uniform draws from its weights."""
+        return np.array(self.module.draw(self.array(weights), self.array(uniforms)).tolist())
+
     def drawn(self, proposed: Sequence[Proposal], vocab_size: int, uniforms: Sequence[float]) -> np.ndarray:
         """Return the rows that a proposed token is tested against."""
         device = (self.array([0]).device,) if self.name == "torch" else ()

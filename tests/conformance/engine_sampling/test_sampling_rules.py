@@ -47,6 +47,17 @@ def test_shaping_equals_the_reference(backend: SamplingBackend, settings: Sampli
     np.testing.assert_allclose(got.sum(axis=1), 1.0, atol=1e-5)
 
 
+def test_ids_that_are_rare_one_by_one_are_drawn_as_often_as_they_weigh_together(backend: SamplingBackend) -> None:
+    vocabulary, likely = 1 << 18, 0.993
+    # Each of the others weighs less than half of what float32 tells apart next to the likely one.
+    weights = np.full((4, vocabulary), (1.0 - likely) / (vocabulary - 1))
+    weights[:, 0] = likely
+    uniforms = np.array([0.5, 0.9948, 0.9965, 0.9999])
+    expected = np.maximum(0.0, (uniforms - likely) / (1.0 - likely)) * vocabulary
+    assert np.abs(backend.draw(weights, uniforms) - expected).max() < 0.01 * vocabulary
+    assert backend.draw(weights, uniforms)[0] == 0
+
+
 def test_what_was_proposed_elsewhere_is_tested_as_it_was_drawn(backend: SamplingBackend) -> None:
     proposed = [((3, 1), (0.50001, 0.5)), ((2,), (0.99999,)), ((7, 0, 4), (0.2, 0.3, 0.5))]
     rows = backend.drawn(proposed, VOCAB, [0.1, 0.5, 0.9])

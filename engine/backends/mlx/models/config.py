@@ -34,9 +34,12 @@ UNWINDOWED = {"mixtral", "qwen2", "qwen3", "qwen3_moe"}
 """Model types whose windows mlx-lm does not apply."""
 OWN_ROTARY = {"gemma4_text", "gemma4_unified_text", "qwen3_5_text", "qwen3_5_moe_text"}
 """Model types whose ``rope_parameters`` mlx-lm reads itself."""
+UNSAID_ROTARY = {"rope_theta": 1e4, "partial_rotary_factor": 0.25}
+"""What such a model with recurrent layers means to transformers by saying nothing; mlx-lm takes another base."""
 FIXED = {"qwen3_5_moe_text": {"norm_topk_prob": True}}
 """What a model type computes whatever its config says, and mlx-lm reads from it."""
-SWIGLU_LIMIT = 7.0
+SWIGLU = {"swiglu_limit": 7.0, "swiglu_alpha": 1.702}
+"""The numbers of the experts of gpt-oss as mlx-lm computes them, whatever a config says."""
 LISTED = {"gemma4_text", "gemma4_unified_text"}
 """Model types for which mlx-lm takes other kinds of layers than transformers where none are listed."""
 SIZED = {"qwen3_moe"}
@@ -147,9 +150,9 @@ def _check_computed(structure: Structure, text: Mapping[str, Any]) -> None:
             f"final_logit_softcapping is {structure.soft_cap}; mlx-lm leaves it out for model type {kind!r}. "
             "Use --backend torch."
         )
-    limit = text.get("swiglu_limit", SWIGLU_LIMIT)
-    if kind == "gpt_oss" and limit != SWIGLU_LIMIT:
-        raise ModelConfigError(f"swiglu_limit is {limit!r}; mlx-lm computes {SWIGLU_LIMIT}. Use --backend torch.")
+    for name, computed in SWIGLU.items():
+        if kind == "gpt_oss" and text.get(name, computed) != computed:
+            raise ModelConfigError(f"{name} is {text[name]!r}; mlx-lm computes {computed}. Use --backend torch.")
     rotary = text.get("rope_parameters")
     local = rotary.get(SLIDING) if isinstance(rotary, Mapping) else None
     if kind == "gemma3_text" and isinstance(local, Mapping) and rope_type(local) != "default":
@@ -162,7 +165,7 @@ def _check_computed(structure: Structure, text: Mapping[str, Any]) -> None:
 def _rotary(text: Mapping[str, Any], structure: Structure) -> dict[str, Any]:
     """Return the rotary settings under their older names: base, scaling and share, or base and local base."""
     if structure.model_type in OWN_ROTARY:
-        return {}
+        return _own_rotary(text, structure)
     added = older_names(text)
     scaling = added.get("rope_scaling", text.get("rope_scaling"))
     if isinstance(scaling, Mapping):
@@ -170,12 +173,25 @@ def _rotary(text: Mapping[str, Any], structure: Structure) -> dict[str, Any]:
     return added
 
 
+def _own_rotary(text: Mapping[str, Any], structure: Structure) -> dict[str, Any]:
+    """Return ``rope_parameters`` with what transformers takes where they say nothing: for all layers, or by kind."""
+    stated = text.get("rope_parameters")
+    if structure.family.hybrid:
+        usual = {name: value if text.get(name) is None else text[name] for name, value in UNSAID_ROTARY.items()}
+        # In transformers the older place counts where there are both.
+        return {"rope_parameters": _scaling(usual | dict(text.get("rope_scaling") or stated or {}), text)}
+    if not isinstance(stated, Mapping):
+        return {}
+    kinds = {kind: _scaling(entry, text) for kind, entry in stated.items() if isinstance(entry, Mapping)}
+    return {"rope_parameters": {**stated, **kinds}}
+
+
 def _scaling(entry: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
     """Return how positions are scaled, with what transformers takes where the config says nothing."""
     kind, positions = rope_type(entry), text.get("max_position_embeddings")
     if kind == "dynamic":
         # Its base changes behind the context alone, where decoding has ended; mlx-lm's module cannot be replayed.
-        return {"rope_type": "default"}
+        return {"rope_type": "default"} | {name: entry[name] for name in UNSAID_ROTARY if name in entry}
     said = {"original_max_position_embeddings": positions} if kind in {"llama3", "yarn"} and positions else {}
     return said | dict(entry) | (_yarn_factor(entry) if kind == "yarn" else {})
 

@@ -16,6 +16,7 @@ from tests.fakes.tiny_families import CONFIGS, YARN
 
 LEFT_OUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "another bound": ("gpt_oss", {"swiglu_limit": 5.0}, r"swiglu_limit is 5\.0; mlx-lm computes 7\.0"),
+    "another gain": ("gpt_oss", {"swiglu_alpha": 1.0}, r"swiglu_alpha is 1\.0; mlx-lm computes 1\.702"),
     "another activation": ("qwen3", {"hidden_act": "gelu"}, "hidden_act is 'gelu'; mlx-lm computes 'silu'"),
     "scaled sliding layers": (
         "gemma3_text",
@@ -23,6 +24,11 @@ LEFT_OUT: dict[str, tuple[str, dict[str, Any], str]] = {
         "rope type of sliding layers is 'linear'; mlx-lm leaves it out",
     ),
     "a window": ("mixtral", {"sliding_window": 8}, "sliding_window is 8"),
+    "a window of a size unsaid": (
+        "qwen3",
+        {"use_sliding_window": True, "max_window_layers": 2},
+        "sliding_window is 4096",
+    ),
     "a soft cap": (
         "llama",
         {"final_logit_softcapping": 30.0},
@@ -53,3 +59,10 @@ def test_one_of_yarn_s_two_scales_alone_counts_for_nothing() -> None:
 def test_experts_of_qwen_3_5_are_normed_whatever_a_config_says() -> None:
     config = config_of("qwen3_5_moe_text", norm_topk_prob=False)
     assert completed(config, read_structure(config))["norm_topk_prob"] is True
+
+
+def test_rotary_settings_of_qwen_3_5_under_their_older_names_are_read() -> None:
+    older = {"rope_parameters": None, "rope_theta": 1e7, "partial_rotary_factor": 0.5, "rope_scaling": YARN}
+    config = config_of("qwen3_5_text", **older)
+    settings = completed(config, read_structure(config))["rope_parameters"]
+    assert settings.items() >= (YARN | {"rope_theta": 1e7, "partial_rotary_factor": 0.5}).items()

@@ -10,12 +10,17 @@ from engine.checkpoint import text_config
 from engine.errors import ModelConfigError
 from engine.structure.decoder import positions_of, read_structure
 from engine.structure.families import FAMILIES, FULL, LINEAR, SLIDING
-from tests.fakes.tiny_families import BASE, CONFIGS, DELTA, HYBRID
+from tests.fakes.tiny_families import BASE, CONFIGS, DELTA, HYBRID, YARN
 
 LAYERED = BASE | {"num_hidden_layers": 8}
 SAID: dict[str, dict[str, Any]] = {
     "qwen2 with windows": LAYERED
     | {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 9, "max_window_layers": 3},
+    "qwen2 with windows of a size unsaid": LAYERED
+    | {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 3},
+    "qwen3 with experts and windows of a size unsaid": LAYERED
+    | CONFIGS["qwen3_moe"]
+    | {"model_type": "qwen3_moe", "use_sliding_window": True},
     "qwen2 without": LAYERED | {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 9},
     "mistral that says nothing": LAYERED | {"model_type": "mistral"},
     "mistral without a window": LAYERED | {"model_type": "mistral", "sliding_window": None},
@@ -69,6 +74,12 @@ def test_yarn_stretches_the_context_that_a_config_goes_on_stating() -> None:
     assert positions_of({"max_position_embeddings": None}) == 131072
 
 
+@pytest.mark.parametrize("place", [{"rope_theta": 1e6}, {"rope_scaling": YARN | {"rope_theta": 1e6}}])
+def test_a_base_that_stands_where_transformers_reads_it_may_stand_twice(place: dict[str, Any]) -> None:
+    both = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}, "rope_scaling": YARN}
+    assert read_structure(BASE | {"model_type": "qwen3"} | both | place).head_dim == BASE["head_dim"]
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "type": ({"model_type": "mamba"}, "model type 'mamba' is not supported; expected one of gemma3, gemma3_text"),
     "no layers": ({"model_type": "llama", "num_hidden_layers": None}, "num_hidden_layers is None"),
@@ -108,6 +119,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a scaling that is none": (
         {"model_type": "llama", "rope_scaling": "yarn"},
         "rope_scaling is 'yarn'; expected an obj",
+    ),
+    "a base behind a scaling": (
+        {
+            "model_type": "qwen3",
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+            "rope_scaling": {"rope_type": "yarn", "factor": 4.0},
+        },
+        "rope_theta is 1000000.0 in rope_parameters beside a rope_scaling.*Move what rope_scaling says into rope_param",
     ),
     "part of a head": (
         {"model_type": "llama", "partial_rotary_factor": 0.5},
