@@ -20,7 +20,7 @@ from bridge.system.clock import SystemClock
 HOLD, RELEASE = b"h", b"r"
 DONE, FAILED = b"k", b"x"
 _WITHIN_S: Final = 5.0
-_STILL: Final = frozenset("TtZX")
+_STILL: Final = frozenset((b"T", b"t", b"Z", b"X"))
 _CLOCK: Final = SystemClock()
 
 
@@ -107,8 +107,8 @@ def _is_still(pid: int) -> bool:
     return all(state in _STILL for state in _states(pid))
 
 
-def _states(pid: int) -> Iterator[str]:
+def _states(pid: int) -> Iterator[bytes]:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                yield (thread / "stat").read_text().rpartition(")")[2].split()[0]
+                yield (thread / "stat").read_bytes().rpartition(b")")[2].split()[0]
