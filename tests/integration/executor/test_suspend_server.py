@@ -1,4 +1,4 @@
-"""A process tree that is to stand still: it does, whatever its processes are named."""
+"""A process tree that is to stand still: it does, whatever its processes are named, or it is seen that it did not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from bridge.executor.processes.suspend_server import DONE, HOLD, RELEASE, Holder
+from bridge.executor.processes.suspend_server import DONE, FAILED, HOLD, RELEASE, Holder
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc says who stands still")
 
@@ -60,3 +61,41 @@ def test_a_process_whose_name_is_no_text_stands_still():
         assert ask(RELEASE) == DONE
     ((begin_s, end_s),) = holder.suspensions
     assert end_s - begin_s >= 0.05
+
+
+# A timer of the kernel's sends SIGCONT every 50 ms, also to a process that is stopped.
+WAKES_ITSELF = """
+import ctypes, signal, struct
+create, settime = {"x86_64": (222, 223), "aarch64": (107, 110)}[os.uname().machine]
+libc, timer = ctypes.CDLL(None, use_errno=True), ctypes.c_int()
+event = struct.pack("=Qii48x", 0, signal.SIGCONT, 0)
+if libc.syscall(create, 1, event, ctypes.byref(timer)) or libc.syscall(
+    settime, timer, 0, struct.pack("=4q", 0, 50_000_000, 0, 50_000_000), None
+):
+    sys.exit(os.strerror(ctypes.get_errno()))
+print("runs", flush=True)
+while True:
+    sum(range(1000))
+"""
+
+
+def test_a_process_that_wakes_itself_has_not_stood_still():
+    with below_a_parent(WAKES_ITSELF) as (holder, ask, child):
+        assert ask(HOLD) == DONE
+        before_s = child.cpu_times().user
+        until(lambda: child.cpu_times().user > before_s + 0.2, why="it did not wake itself")
+        assert ask(RELEASE) == FAILED
+    assert holder.suspensions == []
+
+
+def test_who_ran_and_was_stopped_again_has_not_stood_still_before():
+    program = 'print("runs", flush=True)\nwhile True:\n    sum(range(1000))'
+    with below_a_parent(program) as (holder, ask, child):
+        assert ask(HOLD) == DONE
+        before_s = child.cpu_times().user
+        child.resume()
+        until(lambda: child.cpu_times().user > before_s + 0.2, why="it did not go on")
+        child.suspend()
+        assert ask(HOLD) == DONE
+        assert ask(RELEASE) == DONE
+    assert len(holder.suspensions) == 1
