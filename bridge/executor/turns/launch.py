@@ -34,6 +34,7 @@ SAMPLES_MAX: Final = 10_000
 TURNS_MAX: Final = 100_000
 FIRST_TOKENS: Final = 8
 _TOKENS_MAX: Final = 1 << 20
+_ANSWERED_MAX: Final = 1 << 53  # tokens of an answer: nobody reads a record of integers without end
 _CALIBRATION_MAX_BYTES: Final = 2048
 
 
@@ -271,7 +272,8 @@ class LaunchTurns:
             event="go", turn=self._turn_number, arm=arm, sample=sample, tokens=tokens, seconds=seconds
         )
         answer, done_s = self._pipe.answer("done")
-        if answer.get("turn") != self._turn_number or type(answer.get("tokens")) is not int or answer["tokens"] < 0:
+        count = answer.get("tokens")
+        if answer.get("turn") != self._turn_number or type(count) is not int or not 0 <= count <= _ANSWERED_MAX:
             raise TurnPipeError(f"turn {self._turn_number} was answered by {str(answer)[:80]}")
         return go_s, done_s, answer
 

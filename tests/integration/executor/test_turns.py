@@ -151,6 +151,17 @@ def test_a_program_that_answers_for_another_turn_is_cut(tmp_path):
     assert b"launch 0 of study was cut" in execution.log
 
 
+def test_a_program_that_counts_beyond_what_a_record_may_hold_is_cut(tmp_path):
+    """Its run is kept: an integer of more than 64 digits makes a record that nobody reads."""
+    jobs = Jobs(LocalExecutor(SystemClock()), tmp_path)
+    plan = LaunchSeries(arms=("baseline", "candidate"), rule=StopRule(least=2, most=2), solo_s=0.0)
+    execution = series(jobs, plan, PROGRAM.replace("turns.done(tokens", "turns.done(10**70"))
+
+    (launch,) = execution.launches
+    assert "turn 1 was answered by" in launch.cut
+    assert (execution.ok, execution.ending, execution.message) == (True, "exited", None)
+
+
 def test_a_program_that_takes_no_turns_is_cut(tmp_path):
     jobs = Jobs(LocalExecutor(SystemClock()), tmp_path)
     plan = LaunchSeries(arms=("baseline", "candidate"), rule=StopRule(least=2, most=2), solo_s=0.0)
