@@ -22,6 +22,7 @@ from typing import Any, Final
 import psutil
 
 from bridge.executor.command.plan import open_pipe
+from bridge.executor.processes.tree import MARKER_NAME
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.servers.asker import NOBODY, sandboxed_process, start_asker
 from bridge.executor.turns import work
@@ -134,6 +135,7 @@ class AskedTurns(LaunchTurns):
         self._servers = {arm: pid for arm, number in started.items() if (pid := self._outside(number)) is not None}
         variables = {
             "PATH": "/usr/bin:/bin",
+            MARKER_NAME: self._marker,  # by which it is found when this process is killed
             "KAKEYA_TURN_ORDERS": str(self._orders.read),
             "KAKEYA_TURN_ANSWERS": str(self._answers.write),
             "KAKEYA_SERVERS_SEEN": str(self._answered.fileno()),

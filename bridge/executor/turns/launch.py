@@ -83,7 +83,7 @@ class LaunchTurns:
         self._draw = random.SystemRandom() if draw is None else draw
         self._gpu = gpu
         self._nonce = ""
-        self._root = 0
+        self._root, self._marker = 0, ""
         self._turns: list[Turn] = []
         self._solos: list[SoloStretch] = []
         self._turn_number = 0
@@ -136,7 +136,7 @@ class LaunchTurns:
         """Return the run's hooks, which begin to hand out turns as soon as the process is there."""
 
         def on_started(pid: int, started: float, marker: str) -> None:
-            self._root = pid
+            self._root, self._marker = pid, marker
             self._close_given()
             self._thread.start()
             hooks.on_started(pid, started, marker)
