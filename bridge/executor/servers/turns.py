@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import psutil
 
+from bridge.errors import InfrastructureError
 from bridge.executor.command.plan import open_pipe
 from bridge.executor.processes.tree import MARKER_NAME
 from bridge.executor.sandbox.confinement import Wrapped
@@ -152,7 +153,7 @@ class AskedTurns(LaunchTurns):
                     super()._converse()
                 finally:  # its pipe may be closed a moment before it has printed why
                     child.wait(0.0 if self._ending.is_set() else _ENDS_S)
-        except TurnPipeError as error:
+        except (TurnPipeError, InfrastructureError) as error:
             why = self._printed() or str(error)
             self._tell(why)
             raise TurnPipeError(why) from error

@@ -88,7 +88,7 @@ class LaunchTurns:
         self._solos: list[SoloStretch] = []
         self._turn_number = 0
         self._ready_s: float | None = None
-        self._cut: str | None = None
+        self._cut: str | None = "it was not started"
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="kakeya-turns", daemon=True)
 
@@ -121,7 +121,7 @@ class LaunchTurns:
             slept_s=max(0.0, (suspended_s() or 0.0) - self._suspended_s),
             turns=tuple(self._turns),
             solos=tuple(self._solos),
-            cut=self._cut if self._thread.ident is not None else "it was not started",
+            cut=self._cut,
         )
 
     def connect(self, wrapped: Wrapped) -> Wrapped:
@@ -153,10 +153,13 @@ class LaunchTurns:
         return (self._number - 1) % self._plan.rule.blocks if self._number else 0
 
     def _serve(self) -> None:
+        self._cut = "a fault of the runner ended it"
         try:
             self._converse()
         except TurnPipeError as error:
             self._cut = "".join(char for char in str(error) if char.isprintable())[:TEXT_MAX_CHARS]
+        else:
+            self._cut = None
         finally:  # a program that waits for its next turn sees the end of the pipe
             self._orders.close_write()
             self._answers.close_read()

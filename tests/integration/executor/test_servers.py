@@ -73,6 +73,7 @@ def asked(
     tokenizer: bool = False,
     target: tuple[str, ...] = (),
     stop=lambda: None,
+    asker_python: str = sys.executable,
 ):
     """Run servers of these modes; return what the run came to."""
     python, server = sys.executable, described(top, sides, tokenizer=tokenizer) / SERVER.name
@@ -85,7 +86,7 @@ def asked(
         argv=tuple(argv),
         launches=series_of(launches),
         folder="servers",
-        asker=(python, "-I", "-S", str(asker()), str(top / "pair"), str(streams), *target),
+        asker=(asker_python, "-I", "-S", str(asker()), str(top / "pair"), str(streams), *target),
     )
     spec = jobs.spec(argv=[command.argv], outputs=("servers/report.json",))
     sandbox = spec.sandbox.evolve(read_only=(str(top / "pair"), str(holder())))
@@ -181,6 +182,18 @@ def test_a_supervisor_that_is_killed_while_servers_load_leaves_nobody_who_waits_
     assert (execution.ok, execution.ending) == (False, "killed")
     # The asker would go on to ask for five minutes.
     until(lambda: living(str(tmp_path)) == [], patience_s=60.0, why=lambda: f"there is {living(str(tmp_path))}")
+
+
+def test_an_asker_that_cannot_be_started_ends_its_launch_at_once(executor, tmp_path):
+    """The servers wait for its word, without a sign of life."""
+    nowhere = str(tmp_path / "no-python")
+    execution = asked(Jobs(executor, tmp_path), ("honest", "honest"), tmp_path, asker_python=nowhere)
+    assert (execution.ok, execution.ending, execution.program_exit) == (True, "exited", 1)
+    (launch,) = execution.launches
+    assert launch.cut is not None
+    assert launch.cut.startswith(f"cannot start {nowhere!r}: ")
+    assert "no-python': No such file or directory" in execution.log.decode()
+    assert living(str(tmp_path)) == []
 
 
 def test_who_is_never_ready_or_speaks_no_http_is_one_line(tmp_path):
