@@ -19,6 +19,7 @@ BUILD = "build"
 COMMIT = "commit"
 LEAST_S = 4.0  # of a launch: beside it the pair that nobody counts, and the start, are short
 PAIRS_MOST = 8
+ORPHANS_S = 10.0  # for what a program leaves behind: it would work on in the other one's turn
 
 
 def main(words: list[str]) -> int:
@@ -30,6 +31,7 @@ def main(words: list[str]) -> int:
     with io.FileIO(numbers[0], "r") as orders, io.FileIO(numbers[1], "w") as answers:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KAKEYA_TURN_")}
         _build(arms.pop(BUILD, (None, []))[1], [folder for folder, _ in arms.values()], environment)
+        _adopt()
         began_s = time.monotonic()
         for arm in sorted(arms):  # nobody counts these: files are read, caches are warm
             _run(arm, arms[arm], environment)
@@ -67,7 +69,10 @@ def _build(argv: list[str], folders: list[str | None], environment: dict[str, st
 
 
 def _run(arm: str, program: tuple[str | None, list[str]], environment: dict[str, str]) -> float:
-    """Run one process to its end; return its processor seconds, those of its collected children included."""
+    """Run one process, and whatever it leaves behind, to their end; return their processor seconds.
+
+    Those of collected children are included. What is left behind is a child of this process once `_adopt` was called.
+    """
     folder, argv = program
     child = os.fork()
     if child == 0:
@@ -84,7 +89,35 @@ def _run(arm: str, program: tuple[str | None, list[str]], environment: dict[str,
     if status != 0:
         sys.stderr.write(f"{arm}: {argv[0]} ended with {os.waitstatus_to_exitcode(status)}\n")
         sys.exit(1)
-    return usage.ru_utime + usage.ru_stime
+    return usage.ru_utime + usage.ru_stime + _wait_for_orphans(f"{arm}: {argv[0]}")
+
+
+def _adopt() -> None:
+    """Let orphans below this process come to it: who works on behind a program's end works in its turn.
+
+    Linux only. What a build leaves behind, such as its server, comes to nobody here.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def _wait_for_orphans(program: str) -> float:
+    """Wait until nothing of a program is left; return the processor seconds of what it had left behind."""
+    cpu_s, until_s = 0.0, time.monotonic() + ORPHANS_S
+    while True:
+        try:
+            pid, _, usage = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return cpu_s
+        if pid:
+            cpu_s += usage.ru_utime + usage.ru_stime
+        elif time.monotonic() > until_s:
+            sys.stderr.write(f"{program} ended, and what it started went on for {ORPHANS_S:g} s: no turn can end\n")
+            sys.exit(1)
+        else:
+            time.sleep(0.0005)
 
 
 def _line(orders: io.FileIO) -> bytes:

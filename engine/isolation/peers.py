@@ -146,7 +146,7 @@ class PipedPeer:
         except BrokenPipeError:
             done = b""
         if done != b"k":
-            raise PeerError("the runner could not stop the peer or let it go on")
+            raise PeerError("the runner could not stop the peer, or it ran while it was to stand still")
 
 
 def _step(tokens: tuple[int, ...], *, is_first: bool, stop: StopReason | None) -> Step:

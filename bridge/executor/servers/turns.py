@@ -21,7 +21,9 @@ from typing import Any, Final
 
 import psutil
 
+from bridge.errors import InfrastructureError
 from bridge.executor.command.plan import open_pipe
+from bridge.executor.processes.tree import MARKER_NAME
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.servers.asker import NOBODY, sandboxed_process, start_asker
 from bridge.executor.turns import work
@@ -134,6 +136,7 @@ class AskedTurns(LaunchTurns):
         self._servers = {arm: pid for arm, number in started.items() if (pid := self._outside(number)) is not None}
         variables = {
             "PATH": "/usr/bin:/bin",
+            MARKER_NAME: self._marker,  # by which it is found when this process is killed
             "KAKEYA_TURN_ORDERS": str(self._orders.read),
             "KAKEYA_TURN_ANSWERS": str(self._answers.write),
             "KAKEYA_SERVERS_SEEN": str(self._answered.fileno()),
@@ -150,7 +153,7 @@ class AskedTurns(LaunchTurns):
                     super()._converse()
                 finally:  # its pipe may be closed a moment before it has printed why
                     child.wait(0.0 if self._ending.is_set() else _ENDS_S)
-        except TurnPipeError as error:
+        except (TurnPipeError, InfrastructureError) as error:
             why = self._printed() or str(error)
             self._tell(why)
             raise TurnPipeError(why) from error

@@ -34,6 +34,7 @@ SAMPLES_MAX: Final = 10_000
 TURNS_MAX: Final = 100_000
 FIRST_TOKENS: Final = 8
 _TOKENS_MAX: Final = 1 << 20
+_ANSWERED_MAX: Final = 1 << 53  # tokens of an answer: nobody reads a record of integers without end
 _CALIBRATION_MAX_BYTES: Final = 2048
 
 
@@ -82,12 +83,12 @@ class LaunchTurns:
         self._draw = random.SystemRandom() if draw is None else draw
         self._gpu = gpu
         self._nonce = ""
-        self._root = 0
+        self._root, self._marker = 0, ""
         self._turns: list[Turn] = []
         self._solos: list[SoloStretch] = []
         self._turn_number = 0
         self._ready_s: float | None = None
-        self._cut: str | None = None
+        self._cut: str | None = "it was not started"
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="kakeya-turns", daemon=True)
 
@@ -120,7 +121,7 @@ class LaunchTurns:
             slept_s=max(0.0, (suspended_s() or 0.0) - self._suspended_s),
             turns=tuple(self._turns),
             solos=tuple(self._solos),
-            cut=self._cut if self._thread.ident is not None else "it was not started",
+            cut=self._cut,
         )
 
     def connect(self, wrapped: Wrapped) -> Wrapped:
@@ -135,7 +136,7 @@ class LaunchTurns:
         """Return the run's hooks, which begin to hand out turns as soon as the process is there."""
 
         def on_started(pid: int, started: float, marker: str) -> None:
-            self._root = pid
+            self._root, self._marker = pid, marker
             self._close_given()
             self._thread.start()
             hooks.on_started(pid, started, marker)
@@ -152,10 +153,13 @@ class LaunchTurns:
         return (self._number - 1) % self._plan.rule.blocks if self._number else 0
 
     def _serve(self) -> None:
+        self._cut = "a fault of the runner ended it"
         try:
             self._converse()
         except TurnPipeError as error:
             self._cut = "".join(char for char in str(error) if char.isprintable())[:TEXT_MAX_CHARS]
+        else:
+            self._cut = None
         finally:  # a program that waits for its next turn sees the end of the pipe
             self._orders.close_write()
             self._answers.close_read()
@@ -271,7 +275,8 @@ class LaunchTurns:
             event="go", turn=self._turn_number, arm=arm, sample=sample, tokens=tokens, seconds=seconds
         )
         answer, done_s = self._pipe.answer("done")
-        if answer.get("turn") != self._turn_number or type(answer.get("tokens")) is not int or answer["tokens"] < 0:
+        count = answer.get("tokens")
+        if answer.get("turn") != self._turn_number or type(count) is not int or not 0 <= count <= _ANSWERED_MAX:
             raise TurnPipeError(f"turn {self._turn_number} was answered by {str(answer)[:80]}")
         return go_s, done_s, answer
 

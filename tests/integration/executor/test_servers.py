@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -25,6 +27,7 @@ from bridge.system.clock import SystemClock
 from tests.fakes import inference_server
 from tests.fakes.local_jobs import Jobs, living
 from tests.support import guarded
+from tests.support.waiting import until
 
 SERVER = Path(inference_server.__file__)
 ARMS = ("baseline", "candidate")
@@ -69,6 +72,8 @@ def asked(
     sides: str = SIDES,
     tokenizer: bool = False,
     target: tuple[str, ...] = (),
+    stop=lambda: None,
+    asker_python: str = sys.executable,
 ):
     """Run servers of these modes; return what the run came to."""
     python, server = sys.executable, described(top, sides, tokenizer=tokenizer) / SERVER.name
@@ -81,11 +86,11 @@ def asked(
         argv=tuple(argv),
         launches=series_of(launches),
         folder="servers",
-        asker=(python, "-I", "-S", str(asker()), str(top / "pair"), str(streams), *target),
+        asker=(asker_python, "-I", "-S", str(asker()), str(top / "pair"), str(streams), *target),
     )
     spec = jobs.spec(argv=[command.argv], outputs=("servers/report.json",))
     sandbox = spec.sandbox.evolve(read_only=(str(top / "pair"), str(holder())))
-    return jobs.execute(spec.evolve(commands=(command,), sandbox=sandbox))
+    return jobs.execute(spec.evolve(commands=(command,), sandbox=sandbox), stop=stop)
 
 
 def evidence_of(execution, sides: tuple[str, ...] = ARMS) -> tuple[Report, Evidence]:
@@ -162,6 +167,32 @@ def test_a_server_that_misbehaves_is_named_with_what_it_printed(executor, tmp_pa
     assert says in log
     assert "printed last: " in log
     assert len(log) < 10_000
+    assert living(str(tmp_path)) == []
+
+
+def test_a_supervisor_that_is_killed_while_servers_load_leaves_nobody_who_waits_for_them(executor, tmp_path):
+    jobs, killed = Jobs(executor, tmp_path), []
+
+    def stop() -> None:
+        if jobs.started and not killed and any(asker().name in line for line in living(str(tmp_path))):
+            killed.append(jobs.started[-1][0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    execution = asked(jobs, ("loading", "loading"), tmp_path, stop=stop)
+    assert (execution.ok, execution.ending) == (False, "killed")
+    # The asker would go on to ask for five minutes.
+    until(lambda: living(str(tmp_path)) == [], patience_s=60.0, why=lambda: f"there is {living(str(tmp_path))}")
+
+
+def test_an_asker_that_cannot_be_started_ends_its_launch_at_once(executor, tmp_path):
+    """The servers wait for its word, without a sign of life."""
+    nowhere = str(tmp_path / "no-python")
+    execution = asked(Jobs(executor, tmp_path), ("honest", "honest"), tmp_path, asker_python=nowhere)
+    assert (execution.ok, execution.ending, execution.program_exit) == (True, "exited", 1)
+    (launch,) = execution.launches
+    assert launch.cut is not None
+    assert launch.cut.startswith(f"cannot start {nowhere!r}: ")
+    assert "no-python': No such file or directory" in execution.log.decode()
     assert living(str(tmp_path)) == []
 
 

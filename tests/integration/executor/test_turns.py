@@ -16,6 +16,7 @@ import pytest
 import engine.turns
 from bridge.executor.local import LocalExecutor
 from bridge.executor.turns.burner import Burner
+from bridge.launches import pair_program
 from bridge.records.jobspec import Command, SandboxSpec
 from bridge.records.turns import LaunchSeries, StopRule
 from bridge.run.stop_rule import decide, log_ratio
@@ -151,6 +152,17 @@ def test_a_program_that_answers_for_another_turn_is_cut(tmp_path):
     assert b"launch 0 of study was cut" in execution.log
 
 
+def test_a_program_that_counts_beyond_what_a_record_may_hold_is_cut(tmp_path):
+    """Its run is kept: an integer of more than 64 digits makes a record that nobody reads."""
+    jobs = Jobs(LocalExecutor(SystemClock()), tmp_path)
+    plan = LaunchSeries(arms=("baseline", "candidate"), rule=StopRule(least=2, most=2), solo_s=0.0)
+    execution = series(jobs, plan, PROGRAM.replace("turns.done(tokens", "turns.done(10**70"))
+
+    (launch,) = execution.launches
+    assert "turn 1 was answered by" in launch.cut
+    assert (execution.ok, execution.ending, execution.message) == (True, "exited", None)
+
+
 def test_a_program_that_takes_no_turns_is_cut(tmp_path):
     jobs = Jobs(LocalExecutor(SystemClock()), tmp_path)
     plan = LaunchSeries(arms=("baseline", "candidate"), rule=StopRule(least=2, most=2), solo_s=0.0)
@@ -182,6 +194,35 @@ def test_the_first_turn_is_the_prefill_and_the_hosts_own_loop_follows_each_launc
         assert launch.reference.arm == "reference"
         assert launch.reference.done_s - launch.reference.go_s >= 0.05
         assert launch.reference.go_s > launch.turns[-1].done_s
+
+
+def pair(jobs: Jobs, candidate: str):
+    """Run a shell's line by turns with one that sleeps a little."""
+    plan = LaunchSeries(arms=("baseline", "candidate"), rule=StopRule(least=2, most=2), unit="samples", solo_s=0.0)
+    sides = ("--@baseline", "/bin/sh", "-c", "sleep 0.03", "--@candidate", "/bin/sh", "-c", candidate)
+    argv = (sys.executable, "-I", "-S", pair_program.__file__, *sides)
+    spec = jobs.spec(argv=[argv], sandbox=SandboxSpec(mode="off"), outputs=())
+    return jobs.execute(spec.evolve(commands=(Command(name="pair", argv=argv, launches=plan),)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans come to a subreaper on Linux alone")
+def test_what_a_program_of_a_pair_leaves_behind_works_in_its_turn(tmp_path):
+    execution = pair(Jobs(LocalExecutor(SystemClock()), tmp_path), "sleep 0.1 & exit 0")
+
+    assert (execution.ok, execution.program_exit) == (True, 0), execution.log
+    assert [launch.cut for launch in execution.launches] == [None] * 3
+    for turn in (turn for launch in execution.launches for turn in launch.turns):
+        assert turn.done_s - turn.go_s >= (0.1 if turn.arm == "candidate" else 0.03)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans come to a subreaper on Linux alone")
+def test_a_program_of_a_pair_that_leaves_something_behind_for_good_is_named(tmp_path):
+    execution = pair(Jobs(LocalExecutor(SystemClock()), tmp_path), "sleep 1000 & exit 0")
+
+    assert (execution.ok, execution.program_exit) == (True, 1)
+    assert b"candidate: /bin/sh ended, and what it started went on for 10 s" in execution.log
+    assert [launch.turns for launch in execution.launches] == [()]
+    assert execution.commands[0].survivors == 0
 
 
 def test_the_supervisor_holds_processors_in_drawn_launches_and_in_the_others_it_does_not(tmp_path):

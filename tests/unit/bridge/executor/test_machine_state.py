@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import time
+
 import pytest
 
 from bridge.executor.observe import machine_state
@@ -52,3 +55,15 @@ def test_this_machine_tells_its_swap_and_that_it_did_not_sleep_just_now():
     after = machine_state.look("unknown: no device")
     assert after.values["swap_used"][1] == "psutil swap_memory"
     assert slept_s(before, after) == pytest.approx(0.0, abs=0.01)
+
+
+def test_who_is_held_up_between_two_clocks_sees_as_much_sleep():
+    through = time.CLOCK_MONOTONIC if sys.platform == "darwin" else time.CLOCK_BOOTTIME
+    held_up_s, awake_s = iter((0.3, 0.0, 0.0, 0.0, 0.0, 0.0)), 1000.0
+
+    def read(clock: int) -> float:
+        nonlocal awake_s
+        before_s, awake_s = awake_s, awake_s + next(held_up_s)
+        return before_s + (60.0 if clock == through else 0.0)
+
+    assert machine_state.suspended_s(read) == pytest.approx(60.0)
