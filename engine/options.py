@@ -495,11 +495,11 @@ def cost_key(engine: Engine) -> CostKey:
 
 def _versions(packages: Sequence[str]) -> dict[str, str]:
     """Return the versions of those packages that are installed."""
-    found: dict[str, str] = {}
+    installed: dict[str, str] = {}
     for name in packages:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            installed[name] = version(name)
+    return installed
 
 
 def check_drafting(layout: CacheLayout, engine: Engine, policy: Mapping[str, object]) -> None:

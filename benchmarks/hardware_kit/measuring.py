@@ -200,14 +200,14 @@ def _parameters(size: Sequence[int]) -> int:
     return layers * (attention_weights + 3 * hidden * between) + vocabulary * hidden
 
 
-def room_bytes(backend: Any, known: Container[str] = frozenset(os.sysconf_names)) -> int:
-    """Return the bytes that weights may be in; ``known`` are the names by which the system tells its memory."""
+def room_bytes(backend: Any, names: Container[str] = frozenset(os.sysconf_names)) -> int:
+    """Return the bytes that weights may be in; ``names`` are the names by which the system tells its memory."""
     memory = backend.memory()
     if memory is not None:
         return int(memory.usable_bytes)
 
     # macOS does not say how much is free.
-    pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in known else "SC_PHYS_PAGES"
+    pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in names else "SC_PHYS_PAGES"
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf(pages)
 
 

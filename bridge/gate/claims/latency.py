@@ -104,6 +104,8 @@ def _latency(report: Report, evidence: Evidence, arm: str, claim: str, part: str
         return None
     confidence = evidence.confidence(CONFIDENCE)
     every, whole = (_by_launch(series, arm, _PARTS[part][1]) for series in (pool.every, pool.whole))
+    if not every:
+        return None
     numbers = Percentiles.of(every, confidence)
     if whole:
         numbers = numbers.covering(Percentiles.of(whole, confidence))

@@ -84,15 +84,15 @@ def _over_repeats(
     mine = [(row["seed"], number_at(row["value"], pointer)) for row in rows]
     by_run = [*mine, *itertools.chain(*pooled)]
     values = sorted(_by_seed(by_run))
-    numbers = sorted(number for _, number in by_run)
+    each_run = sorted(number for _, number in by_run)
     without = sorted(_by_seed([*mine, *itertools.chain(*beyond_doubt)]))
     if not values:
         return None
     looks = evidence.looks
-    same = same_number(numbers, metric.digits) if len(values) > 1 else None
+    same = same_number(each_run, metric.digits) if len(values) > 1 else None
     found = _interval(metric, values, without, evidence.confidence(CONFIDENCE)) if same is None else None
     value = _middle(metric, values) if same is None else same
-    shown = _over_runs(metric, value, values, numbers, found, repeated=same is not None)
+    shown = _over_runs(metric, value, values, each_run, found, repeated=same is not None)
     shown += (f", best of {looks}" if looks > 1 and found is not None else "") + _direction(metric)
     shown += told(earlier, evidence, metric.name)
     return ClaimDraft(
@@ -104,7 +104,7 @@ def _over_repeats(
         unit=metric.unit,
         n=len(values),
         wording=f"{metric.name} {shown}",
-        stops=_stops(metric, numbers, looks, unknown=found is None and same is None),
+        stops=_stops(metric, each_run, looks, unknown=found is None and same is None),
         detail={
             "aggregate": metric.aggregate,
             "better": metric.better,

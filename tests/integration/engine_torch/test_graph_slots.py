@@ -194,9 +194,7 @@ def test_where_a_slot_does_not_fit_beside_the_caches_an_answer_goes_on_without(
     target.slots = Slots(recorder, BLOCK, smallest=64, room=0)
     steps, fell_back = run(backend, target, NgramModel(), prompt, 3)
     assert tokens_of(steps) == answers("qwen3", prompt)
-    assert fell_back == {
-        "no memory for static caches of 64 positions": sum(step.target_forwards for step in steps[1:])
-    }
+    assert fell_back == {"no memory for static caches of 64 positions": sum(step.target_forwards for step in steps[1:])}
     # It is asked for again with the next answer, since memory comes and goes.
     freed.set()
     assert run(backend, target, NgramModel(), prompt, 3)[1] == {}

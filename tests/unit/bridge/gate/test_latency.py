@@ -234,16 +234,16 @@ def test_launches_that_differ_more_than_by_chance_have_no_high_percentile_of_so_
 @pytest.mark.parametrize("spread", [0.0, 0.05, 0.1])
 def test_a_p90_covers_in_95_of_100_runs_whether_or_not_launches_differ(spread):
     """Launches lie apart by none, a quarter and half of what a launch's own samples do."""
-    draw, covered, known = random.Random(f"p90 {spread}"), 0, 0
+    draw, covered, bounded = random.Random(f"p90 {spread}"), 0, 0
     truth = NormalDist(0.0, math.hypot(0.2, spread)).inv_cdf(0.9)
     for _ in range(600):
         places = [draw.gauss(0.0, spread) for _ in range(8)]
         number = Bounded.over_all([[draw.gauss(place, 0.2) for _ in range(20)] for place in places], 0.9)
         if number is not None and number.interval is not None:
-            known += 1
+            bounded += 1
             covered += number.interval[0] <= truth <= number.interval[1]
-    assert covered >= 0.93 * known, (covered, known)
-    assert known >= 540
+    assert covered >= 0.93 * bounded, (covered, bounded)
+    assert bounded >= 540
 
 
 def test_the_table_has_a_row_an_arm_and_two_where_they_may_not_be_quoted_alike():

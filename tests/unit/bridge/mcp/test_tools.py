@@ -247,8 +247,8 @@ def test_reports_that_an_answer_leaves_out_are_linked(server, requester, host):
         page = await client.client.read_resource(link)
         return run_id, json.loads(result.content[0].text), json.loads(page.contents[0].text)
 
-    run_id, told, reports = with_client(server, act)
-    assert told["id"] == run_id
+    run_id, document, reports = with_client(server, act)
+    assert document["id"] == run_id
     assert reports == {"repeat-0/report.json": {"metrics": {"rows_read": 4711}}}
 
 

@@ -252,10 +252,10 @@ def test_servers_that_are_asked_offer_no_standing_claim():
     """A sitting has five launches, and six have to say that no answer was prepared: it would be refused at its end."""
     preset = registry()["k3-fused-allmlx-code"]
     assert preset.offered_profiles == (*preset.profiles, "standing")
-    asked = tuple(
+    with_asker = tuple(
         command if command.launches is None else command.evolve(asker=command.argv) for command in preset.commands
     )
-    assert preset.model_copy(update={"commands": asked}).offered_profiles == preset.profiles
+    assert preset.model_copy(update={"commands": with_asker}).offered_profiles == preset.profiles
 
 
 def test_a_baseline_beside_itself_offers_no_standing_claim():

@@ -145,5 +145,5 @@ def test_by_a_clock_that_others_contradict_no_ref_of_a_run_is_dropped_as_old(fle
     runner.step()
     while runner._archiving._going:
         time.sleep(0.01)
-    kept = {names.claim_ref(names.DEFAULT_PREFIX, ref.id), names.start_ref(names.DEFAULT_PREFIX, ref.id)}
-    assert kept <= set(w.remote.refs)
+    refs_of_run = {names.claim_ref(names.DEFAULT_PREFIX, ref.id), names.start_ref(names.DEFAULT_PREFIX, ref.id)}
+    assert refs_of_run <= set(w.remote.refs)

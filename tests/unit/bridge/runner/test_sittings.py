@@ -26,7 +26,9 @@ def test_the_next_sitting_says_when_it_is_and_others_go_on_meanwhile(world):
     w = world(policy_text=POLICY)
     w.clock = clock
     w.process = w.new_process("stepped")
-    requests = [w.ask(profile="standing", sweep=SweepPlace(id=SET, repeat=number, count=6, cells=1)) for number in range(2)]
+    requests = [
+        w.ask(profile="standing", sweep=SweepPlace(id=SET, repeat=number, count=6, cells=1)) for number in range(2)
+    ]
     sitting = sorted(requests, key=lambda request: request.id)  # both of one moment: the queue goes by their ids
     runner = w.serve_once()
     other = w.ask()
