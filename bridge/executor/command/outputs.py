@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import stat
+import unicodedata
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -115,8 +116,26 @@ def _import(top: int, since_ns: int, declared: Sequence[str], secrets: tuple[str
         result.hits.append(_hit("reports", REPORTS_MAX_COUNT, len(paths)))
         result.refused += [f"{path!r}: more than {REPORTS_MAX_COUNT} files" for path in paths[REPORTS_MAX_COUNT:]]
     room = _TOTAL_MAX_BYTES
+    spelt: dict[str, str] = {}
     for path in paths[:REPORTS_MAX_COUNT]:
+        if (other := _spelt_otherwise(path, spelt)) is not None:
+            result.refused.append(f"{path!r}: one name with {other!r} where a system tells no case apart")
+            continue
         room -= _take(top, path, min(REPORT_MAX_BYTES, room), since_ns, secrets, result)
+
+
+def _spelt_otherwise(path: str, spelt: dict[str, str]) -> str | None:
+    """Return how a path or a folder of it was spelt before, None where it is new or the same; add it.
+
+    Of two that a Mac takes for one name, a stored result would keep the second in place of the first.
+    """
+    parts = path.split("/")
+    for count in range(1, len(parts) + 1):
+        spelling = "/".join(parts[:count])
+        before = spelt.setdefault(unicodedata.normalize("NFC", spelling).casefold(), spelling)
+        if before != spelling:
+            return before
+    return None
 
 
 def _hit(name: str, bound: float, observed: float) -> LimitHit:

@@ -51,6 +51,18 @@ def test_a_report_comes_in_with_its_digest(out):
     assert (result.refused, result.hits) == ([], [])
 
 
+def test_of_names_that_a_mac_takes_for_one_the_first_comes_in(out):
+    def write():
+        for path in ("Loss.png", "loss.png", "kept/a", "Kept/b", "e\u0301.txt", "\u00e9.txt"):
+            (out / path).parent.mkdir(exist_ok=True)
+            (out / path).write_text(path)
+
+    result = bring_in(out, write, declared=("loss.png",))
+    assert set(result.reports) == {"loss.png", "Kept/b", "e\u0301.txt"}
+    assert [line.partition(":")[0] for line in result.refused] == ["'Loss.png'", "'kept/a'", "'\u00e9.txt'"]
+    assert "one name with 'loss.png' where a system tells no case apart" in result.refused[0]
+
+
 def test_a_file_that_was_there_before_or_claims_to_be_is_marked(out):
     (out / "old.json").write_text("{}")
     os.utime(out / "old.json", (1, 1))
