@@ -364,7 +364,7 @@ def _figures(decode: RemoteDecode) -> str:
     row = decode.row()
     words = f"{row['drafted_steps']} of {row['steps']} steps drafted, {row['accepted']} tokens accepted"
     if row["answer_p50_s"] is not None:
-        words += f"; a draft took {1e3 * row['answer_p50_s']:.1f} ms p50, {1e3 * row['answer_p99_s']:.1f} ms p99"
+        words += f"; a draft took {1e3 * row['answer_p50_s']:.1f} ms in the median, {1e3 * row['answer_most_s']:.1f} at most"
         asks = max(len(decode.answers_s), 1)
         sent = ", ".join(f"{kind} {size / asks:.0f}" for kind, size in sorted(decode.sent.items()))
         got = ", ".join(f"{kind} {size / asks:.0f}" for kind, size in sorted(decode.received.items()))
