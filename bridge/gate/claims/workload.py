@@ -239,7 +239,9 @@ def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]],
     """Return how many of the distinct items of one repeat count: exact bounds for a share, none for a count.
 
     Args:
-        metric, role, rows: as declared, and the repeats of this run.
+        metric: as declared.
+        role: of the claim.
+        rows: the repeats of this run.
         looks: out of how many numbers it could be chosen; the bounds are as wide as that asks.
     """
     if not rows:

@@ -364,7 +364,8 @@ def _figures(decode: RemoteDecode) -> str:
     row = decode.row()
     words = f"{row['drafted_steps']} of {row['steps']} steps drafted, {row['accepted']} tokens accepted"
     if row["answer_p50_s"] is not None:
-        words += f"; a draft took {1e3 * row['answer_p50_s']:.1f} ms in the median, {1e3 * row['answer_most_s']:.1f} at most"
+        median_ms, most_ms = (1e3 * row[name] for name in ("answer_p50_s", "answer_most_s"))
+        words += f"; a draft took {median_ms:.1f} ms in the median, {most_ms:.1f} at most"
         asks = max(len(decode.answers_s), 1)
         sent = ", ".join(f"{kind} {size / asks:.0f}" for kind, size in sorted(decode.sent.items()))
         got = ", ".join(f"{kind} {size / asks:.0f}" for kind, size in sorted(decode.received.items()))

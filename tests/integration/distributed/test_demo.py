@@ -18,7 +18,13 @@ from engine.distributed.rpc.node import GossipNode
 from engine.loading import resolve_model
 from engine.options import offered_drafter
 
-ROWS = ("round trip, median / most", "local tokens/s", "distributed, 3 a draft", "distributed, auto", "the target's keys")
+ROWS = (
+    "round trip, median / most",
+    "local tokens/s",
+    "distributed, 3 a draft",
+    "distributed, auto",
+    "the target's keys",
+)
 
 
 @pytest.mark.parametrize(
