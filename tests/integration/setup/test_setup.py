@@ -63,7 +63,7 @@ class TestLinux:
         assert "code: not as " in checked.stdout
         done = host.setup()
         assert done.returncode == 0, done.stdout + done.stderr
-        version = [environment / "bin/python", "-c", "from importlib.metadata import *; print(version('kakeya'))"]
+        version = [environment / "bin/python", "-I", "-c", "from importlib.metadata import *; print(version('kakeya'))"]
         assert subprocess.run(version, capture_output=True, text=True, check=True).stdout == "99.1\n"
         assert host.running("kakeya-runner").read_text() == "restarted\n", done.stdout
         assert host.setup().stdout.splitlines()[-1] == "0 change(s) made"
