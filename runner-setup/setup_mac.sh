@@ -230,6 +230,8 @@ install_all() {
   ensure_folder "state folder" 700 "$STATE" "$DAEMON"
   ensure_folder "log folder" 750 "$LOGS" "$DAEMON"
   [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS" root
+  # Before anything is changed that the service goes by: the next run would find that right, and leave the service alone.
+  ensure_way_to_bus "$STATE"
   before=$CHANGED
   ensure_environment "$PREFIX"
   environment_changes=$((CHANGED - before))
@@ -248,7 +250,6 @@ install_all() {
   fi
   changes=$((CHANGED - before + environment_changes))
   ensure_wakefulness
-  ensure_way_to_bus "$STATE"
   ensure_service "$changes"
   ensure_receipt "$CONFIG/setup.tsv" "$DAEMON"
 }

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bridge.gate.claims import CONFIDENCE
 from bridge.gate.claims.percentiles import median_interval
-from bridge.gate.claims.workload import mean_interval, rows_of, same_number
+from bridge.gate.claims.workload import mean_interval, rounded, rows_of, same_number
 from bridge.gate.comparability import MeasuredRun, Reason
 from bridge.gate.declared.workload import OVER_SEEDS
 from bridge.gate.facts.launch_series import Series
@@ -44,6 +44,7 @@ class MetricDifference:
         p_value: of no difference, by the sign test or Student's, adjusted for the other metrics by `differences`; None
             without an interval.
         fixed: whether they are not paired, and each run gave one number with all of its seeds.
+        exact: whether the repeats of each gave that number to its last digit, and not only to those of the metric.
     """
 
     metric: MetricDefinition
@@ -54,6 +55,7 @@ class MetricDifference:
     n: int
     p_value: float | None = None
     fixed: bool = False
+    exact: bool = True
 
     @property
     def wording(self) -> str:
@@ -65,7 +67,7 @@ class MetricDifference:
         bounds = None if self.interval is None else self.interval[:2]
         said = f"{self.metric.name}: B {self.effect}{judged}: {shown(self.value, self.metric.unit, bounds, sign=True)}"
         if self.fixed:
-            return f"{said}, each the same in all of its runs"
+            return f"{said}, each the same in all of its runs{'' if self.exact else f' to {self.metric.digits} digits'}"
         if self.interval is not None:
             said += f" {self.interval[2] * 100:.3g} %"
         said += f", {self.n} {'paired seeds' if self.paired else 'seeds each, not paired'}"
@@ -158,8 +160,12 @@ def _difference(
     least = min(len(ours), len(theirs))
     one_each = [number for values in numbers if (number := same_number(values, metric.digits)) is not None]
     if len(one_each) == len(numbers):
+        # Beyond the digits to which the repeats of one agree nobody knows which of the two is larger.
+        exact = all(len(set(values)) == 1 for values in numbers)
+        one_each = one_each if exact else [rounded(number, metric.digits) for number in one_each]
         apart = one_each[1] - one_each[0]
-        return MetricDifference(metric, apart, None, _direction(apart), paired=False, n=least, fixed=True)
+        effect = _direction(apart)
+        return MetricDifference(metric, apart, None, effect, paired=False, n=least, fixed=True, exact=exact)
     apart = middle(numbers[1]) - middle(numbers[0])
     return MetricDifference(metric, apart, None, _NOTHING, paired=False, n=least)
 

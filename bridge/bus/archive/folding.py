@@ -42,10 +42,11 @@ class ArchiveOrder:
 
     Attributes:
         runner: whose archives are written.
-        now: the present.
+        now: the present, by this machine's clock.
         live: runners that were heard of lately; what the others ended long ago is folded as well.
         drop_after_s: the age from which request branches and claims of archived runs go; None: the owner drops none.
         dry_run: only say what would be done.
+        ahead_s: by how many seconds that clock may be ahead, as others contradict it.
     """
 
     runner: str
@@ -53,6 +54,12 @@ class ArchiveOrder:
     live: Collection[str] = ()
     drop_after_s: float | None = None
     dry_run: bool = False
+    ahead_s: float = 0.0
+
+    @property
+    def earliest(self) -> dt.datetime:
+        """The present by the clock that is the furthest behind: what is old by it is old by every clock."""
+        return self.now - dt.timedelta(seconds=self.ahead_s)
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ class Folding:
 
     def due(self, days: Sequence[DayListing], order: ArchiveOrder) -> list[DayListing]:
         """Return the days that are over for good and show something that was not looked at yet, oldest first."""
-        last = (order.now - dt.timedelta(seconds=REQUEST_DEAD_S)).strftime("%Y-%m-%d")
+        last = (order.earliest - dt.timedelta(seconds=REQUEST_DEAD_S)).strftime("%Y-%m-%d")
         return [day for day in days if day.day < last and self._looked.get(day.day) != _shows(day, order)]
 
     def fold(self, listed: DayListing, order: ArchiveOrder, budget: WorkBudget) -> tuple[list[str], list[EndedRun]]:
@@ -235,7 +242,7 @@ class Folding:
 def needless(runs: Sequence[EndedRun], order: ArchiveOrder) -> Iterator[EndedRun]:
     """Yield what may go of archived runs: the log, and the rest by age or where the sender deleted the branch."""
     for run in runs:
-        age_s = (order.now - parse_rfc3339(run.ended)).total_seconds()
+        age_s = (order.earliest - parse_rfc3339(run.ended)).total_seconds()
         may_go = not run.branches or (order.drop_after_s is not None and age_s >= order.drop_after_s)
         if may_go and age_s >= REQUEST_DEAD_S:
             yield run
@@ -247,13 +254,13 @@ def _is_to_fold(tip: ClaimTip, order: ArchiveOrder) -> bool:
     """Return whether a claim ended its run and is this runner's to archive."""
     if tip.claim.state != "terminal" or tip.signature.refused:
         return False
-    age_s = (order.now - parse_rfc3339(tip.claim.time)).total_seconds()
+    age_s = (order.earliest - parse_rfc3339(tip.claim.time)).total_seconds()
     return tip.claim.runner == order.runner or (tip.claim.runner not in order.live and age_s >= BEACON_DEAD_S)
 
 
 def _shows(listed: DayListing, order: ArchiveOrder) -> tuple[object, ...]:
     """Return what a decision about a day depends on: it is looked at again when that is another."""
-    age_s = (order.now - dt.datetime.fromisoformat(f"{listed.day}T00:00:00+00:00")).total_seconds() - _DAY_S
+    age_s = (order.earliest - dt.datetime.fromisoformat(f"{listed.day}T00:00:00+00:00")).total_seconds() - _DAY_S
     dropped = order.drop_after_s is not None and age_s >= order.drop_after_s
     others = frozenset(order.live) if age_s >= BEACON_DEAD_S else None
     return (frozenset(listed.claims.items()), frozenset(listed.branches), others, dropped)

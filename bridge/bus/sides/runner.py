@@ -408,7 +408,13 @@ class RunnerBus(SharedBus):
             self._store.drop(base_name(ref.id))
 
     def archive(
-        self, runner: str, *, budget: WorkBudget, drop_after_s: float | None = None, dry_run: bool = False
+        self,
+        runner: str,
+        *,
+        budget: WorkBudget,
+        drop_after_s: float | None = None,
+        dry_run: bool = False,
+        ahead_s: float = 0.0,
     ) -> Iterator[str]:
         """Fold runs that ended into archives, by runner and day, and drop what that makes needless; yield each ref.
 
@@ -419,20 +425,21 @@ class RunnerBus(SharedBus):
             budget: what may be spent on reading.
             drop_after_s: the age from which request branches and claims of archived runs go as well; None: never.
             dry_run: only yield what would be written and deleted.
+            ahead_s: by how many seconds this machine's clock may be ahead, as others contradict it.
 
         Raises:
             FencedError: another process archives in this runner's name.
             RemoteError: the bus did not answer.
         """
-        record, now = self.identity(), self._clock.now()
-        dead = {ref for ref, _ in self._beacons.silent_for(BEACON_DEAD_S, now)}
+        record = self.identity()
+        order = ArchiveOrder(runner, self._clock.now(), (), drop_after_s, dry_run, ahead_s)
+        dead = {ref for ref, _ in self._beacons.silent_for(BEACON_DEAD_S, order.earliest)}
         live = [
             beacon.runner
             for _, beacon in self.read_beacons()
             if names.beacon_ref(record.prefix, beacon.runner) not in dead
         ]
-        order = ArchiveOrder(runner, now, live, drop_after_s, dry_run)
-        for ref in keep(self._store, record, self._folding, order, budget):
+        for ref in keep(self._store, record, self._folding, replace(order, live=live), budget):
             self._pacer.pushed()
             yield ref
 

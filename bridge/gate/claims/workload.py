@@ -116,15 +116,20 @@ def _over_repeats(
     )
 
 
+def rounded(value: float, digits: int) -> float:
+    """Return a number with so many significant digits."""
+    return float(f"{value:.{digits - 1}e}")
+
+
 def same_number(values: Sequence[float], digits: int) -> float | None:
     """Return the number that at least two runs gave to so many significant digits; None where they gave several.
 
     Where they differ beyond these digits it has no more of them.
     """
-    rounded = {float(f"{value:.{digits - 1}e}") for value in values}
-    if len(values) < 2 or len(rounded) > 1:
+    numbers = {rounded(value, digits) for value in values}
+    if len(values) < 2 or len(numbers) > 1:
         return None
-    return values[0] if len(set(values)) == 1 else rounded.pop()
+    return values[0] if len(set(values)) == 1 else numbers.pop()
 
 
 def _middle(metric: MetricDefinition, values: Sequence[float]) -> float:

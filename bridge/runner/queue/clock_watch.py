@@ -21,13 +21,15 @@ AGREEING_COUNT: Final = 2
 OFF_S: Final = 600.0
 COUNTS_S: Final = 3600.0  # a moment that came longer ago says nothing of a clock that may have been set since
 _AGAIN_S: Final = 600.0  # beacons of one runner are not compared more often while its clock and this one agree
+_AHEAD_MOST_S: Final = 10 * 365 * 24 * 3600.0  # a moment may be one of the year 1; of more than this nothing is left
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """By how many seconds this clock is ahead of another's, and when that came, on the steady clock."""
+    """By how many seconds this clock is ahead of another's, at least and at most, and when that came: steady time."""
 
     ahead_s: float
+    most_s: float
     at_s: float
 
 
@@ -71,6 +73,15 @@ class ClockWatch:
             return None
         name, off_s = max(ahead.items(), key=lambda one: abs(one[1]))
         return f"{_off(off_s)} the clock of {name}: compare the time of both"
+
+    @property
+    def ahead_s(self) -> float:
+        """By how many seconds this clock is at most ahead of the one furthest behind; 0 while none contradicts it."""
+        if self.doubt is None:
+            return 0.0
+        since_s = self._clock.steady_s() - COUNTS_S
+        most = [reading.most_s for reading in self._readings.values() if reading.at_s >= since_s]
+        return min(_AHEAD_MOST_S, max([0.0, *most]))
 
     def look(self, beacons: Mapping[str, str], requests: Collection[str]) -> None:
         """Note a listing, and compare with the beacons that are new in it.
@@ -119,12 +130,12 @@ class ClockWatch:
 
     def _compare(self, key: str, moment: str, *, came: bool) -> None:
         """Note by how much this clock is ahead of a moment; one in the past only where it `came` just now."""
-        ahead_s = (self._clock.now() - parse_rfc3339(moment)).total_seconds()
+        ahead_s = most_s = (self._clock.now() - parse_rfc3339(moment)).total_seconds()
         if ahead_s > 0:
             if not came:
                 return
             ahead_s = max(0.0, ahead_s - self._gap_s)
-        self._readings[key] = _Reading(ahead_s, self._clock.steady_s())
+        self._readings[key] = _Reading(ahead_s, most_s, self._clock.steady_s())
 
     def _recent(self) -> dict[str, float]:
         since_s = self._clock.steady_s() - COUNTS_S

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import Final
 
 from bridge.bus.store.gather import WorkBudget
@@ -47,21 +48,26 @@ class Archiving:
         self._beside: BusLink | None = None
         self._going = False
 
-    def look(self) -> None:
-        """Begin a round when one is due; an embedded bus is its user's own folder and needs none."""
+    def look(self, ahead_s: float) -> None:
+        """Begin a round when one is due; an embedded bus is its user's own folder and needs none.
+
+        Args:
+            ahead_s: by how many seconds this machine's clock may be ahead: nothing is old that is new by another one.
+        """
         if self._link.record.wake == "embedded" or self._going or self._clock.steady_s() < self._due_s:
             return
         self._going = True
-        self._tasks.start(self._work, "archives")
+        self._tasks.start(partial(self._work, ahead_s), "archives")
 
-    def _work(self) -> None:
+    def _work(self, ahead_s: float) -> None:
         budget = WorkBudget(_FETCHES, self._stopping.is_set)
         try:
             if self._beside is None:
                 self._beside = self._link.beside()
                 self._beside.bus.stop_when(self._stopping.is_set)
             drop_after_s = None if self._days is None else self._days * DAY_S
-            for ref in self._beside.bus.archive(self._name, budget=budget, drop_after_s=drop_after_s):
+            archived = self._beside.bus.archive(self._name, budget=budget, drop_after_s=drop_after_s, ahead_s=ahead_s)
+            for ref in archived:
                 self._log.debug("archived or dropped: %s", ref)
         except (InfrastructureError, FencedError) as error:
             self._log.warning("archives wait for the next round: %s", error.message)

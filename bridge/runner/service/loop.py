@@ -236,8 +236,8 @@ class Runner:
         why = self._clocks.wrong or self._moving() if problem is None else problem.reason
         self._view.look(self._queue.waiting, one_line(why or ""))
         self._beacons.send()
-        if self.state.folder.lasts and self._clocks.doubt is None:  # by a clock that is ahead, what is new is old
-            self._archiving.look()
+        if self.state.folder.lasts:
+            self._archiving.look(self._clocks.ahead_s)
         self._pace.listed(ok=True, took_s=took_s)
         return waiting
 

@@ -184,3 +184,24 @@ def test_a_set_up_that_ended_before_its_daemon_was_loaded_is_taken_away_too(tmp_
     calls = (tmp_path / "calls").read_text().splitlines()
     assert ("bootout system/org.kakeya.runner" in calls) is loaded
     assert "bootout system/org.kakeya.actions" not in calls
+
+
+STEPS = (
+    "check_bus check_paths check_policy_words find_python pin_python needs_git say_filevault needs ensure_user"
+    " ensure_folder ensure_environment ensure_models ensure_policy ensure_key ensure_file ensure_ssh_access"
+    " ensure_actions drop_other_way ensure_wakefulness ensure_service ensure_receipt plist_text rotate_text"
+)
+
+
+def test_while_the_bus_is_closed_to_its_user_nothing_is_changed_that_a_daemon_goes_by(tmp_path) -> None:
+    """As another --bus is at first: the next run would find its file right, and leave the loaded daemon alone."""
+    functions = "".join(map(function_of_the_script, ("paths", "install_all")))
+    steps = f'for name in {STEPS}; do eval "$name() {{ echo $name; }}"; done'
+    words = f"{functions}ROOT={tmp_path}; {steps}; ensure_way_to_bus() {{ echo ensure_way_to_bus; exit 2; }}"
+
+    done = ask_shell(f"{words}; paths; install_all")
+
+    assert done.returncode == 2, done.stderr
+    *before, last = done.stdout.splitlines()
+    assert (last, "ensure_user" in before, "ensure_folder" in before) == ("ensure_way_to_bus", True, True)
+    assert {"ensure_environment", "ensure_file", "drop_other_way"}.isdisjoint(before)

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import sys
 
+import psutil
 import pytest
 
 from bridge.executor.processes import tree
@@ -85,3 +86,20 @@ def test_processes_that_let_nobody_look_at_their_pages_count_whole(hold_memory, 
     looked_at = whole.usage(memory_bound=used.rss_bytes - 1, processes_bound=512)
     assert len(calls) == 1
     assert looked_at.rss_bytes > 2 * 96 * MIB
+
+
+class Untold(psutil.Process):
+    """This process, told of as a Mac tells of another user's, such as /bin/ps, which is set-uid root: not at all."""
+
+    def memory_full_info(self):
+        raise psutil.AccessDenied(self.pid)
+
+    def memory_info(self):
+        raise psutil.AccessDenied(self.pid)
+
+
+def test_a_process_of_which_the_system_tells_nothing_keeps_nobody_from_counting_the_others(hold_memory):
+    hold_memory(96 * MIB)
+    others = psutil.Process().children()
+    assert tree._shared_once([Untold(), *others, Untold()]) > 96 * MIB
+    assert tree._shared_once([Untold()]) == 0

@@ -58,6 +58,24 @@ def test_numbers_that_no_seed_changes_need_no_pairs(size, words):
     assert difference.interval is None
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [(0.0, "no difference shown: +0 bytes"), (300.0, "higher (worse): +300 bytes")],
+)
+def test_numbers_that_runs_share_to_some_digits_differ_in_these_or_not_at_all(more, words):
+    """One has 12,345,678 bytes in each of its runs; the other has fewer in some of its own, and more in others."""
+    sizes = (12345672.0, 12345676.0, 12345680.0, 12345684.0, 12345688.0, 12345712.0)
+    first = trained((12345678.0,) * 6, unit="bytes", bounds=None)
+    second = trained(tuple(size + more for size in sizes), unit="bytes", bounds=None)
+    for command in second.spec["commands"]:
+        command["seed"] += 1
+    (difference,) = compare(run(first), run(second)).differences
+    assert difference.wording == f"final_loss: B {words}, each the same in all of its runs to 6 digits"
+    (back,) = compare(run(second), run(first)).differences
+    word = "lower (better): -300 bytes" if more else words
+    assert back.wording == f"final_loss: B {word}, each the same in all of its runs to 6 digits"
+
+
 def test_a_changed_definition_is_named():
     other = trained()
     other.spec["workload"]["digest"] = "a" * 64

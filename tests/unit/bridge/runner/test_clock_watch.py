@@ -147,3 +147,29 @@ def test_by_a_clock_that_others_contradict_no_ref_of_a_run_is_dropped_as_old(fle
         time.sleep(0.01)
     refs_of_run = {names.claim_ref(names.DEFAULT_PREFIX, ref.id), names.start_ref(names.DEFAULT_PREFIX, ref.id)}
     assert refs_of_run <= set(w.remote.refs)
+
+
+@pytest.mark.parametrize("apart", [HOURS, -HOURS])
+def test_beside_a_clock_that_is_hours_off_what_is_days_old_is_archived(fleet, clock, apart):
+    """Nothing shows whose is wrong; that other one may go on so for months."""
+    w, runner = fleet.world, fleet(dt.timedelta())
+    w.ask()
+    w.serve_once(runner)
+    other = fleet.other("a")
+    w.clock.by = dt.timedelta(days=3)
+    other.clock = WrongClock(clock, w.clock.by + apart)
+    watch(fleet, runner, other)
+    clock.sleep(ARCHIVE_FIRST_S)
+    runner.step()
+    while runner._archiving._going:
+        time.sleep(0.01)
+    assert runner._clocks.doubt is not None
+    assert any("/archive/" in ref for ref in w.remote.refs)
+
+
+def test_a_clock_is_ahead_of_a_moment_of_the_year_1_by_no_more_than_leaves_a_time(fleet, clock):
+    runner = fleet(dt.timedelta())
+    runner._clocks._compare("a", "0001-01-01T00:00:00.000Z", came=True)
+    assert runner._clocks.doubt is not None
+    earliest = clock.now() - dt.timedelta(seconds=runner._clocks.ahead_s)
+    assert 2000 < earliest.year < clock.now().year
