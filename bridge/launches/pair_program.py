@@ -114,7 +114,10 @@ def _wait_for_orphans(program: str) -> float:
         if pid:
             cpu_s += usage.ru_utime + usage.ru_stime
         elif time.monotonic() > until_s:
-            sys.stderr.write(f"{program} ended, and what it started went on for {ORPHANS_S:g} s: no turn can end\n")
+            sys.stderr.write(
+                f"{program} ended, and what it started went on for {ORPHANS_S:g} s: no turn can "
+                "end; start what lasts before, or switch it off\n"
+            )
             sys.exit(1)
         else:
             time.sleep(0.0005)

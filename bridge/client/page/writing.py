@@ -122,10 +122,13 @@ def _as_judged(session: BusSession, row: RunRow) -> RunRow:
 
 
 def _answer(session: BusSession, row: RunRow, files: Mapping[str, bytes]) -> TrustAnswer:
-    """Return whether a runner may say what a stored result says, by the keys of the bus that the run was sent to."""
+    """Return whether a runner may say what a stored result says, by the keys of the bus that the run was sent to.
+
+    Of a key that was revoked `verify` also asks the archives, run by run; a page of many does not.
+    """
     sent = session.store.sent(row.id)
     if sent is None or sent.bus_id == session.record.bus_id:
-        return session.answer_about(row.id, files, runner=row.runner)
+        return answer_about(files, session.pins(), runner=row.runner)
     settings = settings_of_run(session.settings, row.id)
     return answer_about(files, pins(settings, own=is_own(settings, sent)))
 

@@ -65,9 +65,13 @@ class RootKeeper:
         known = self._keys.known
         if known is None or known.note is None or "root" in self._rests.resting():
             return
-        if self._link.bus.is_root_withheld:  # it may be its owner's next one, with a revocation
-            return
         self._rests.failed("root")
+        if self._link.bus.is_root_withheld:  # it may be its owner's next one, with a revocation
+            self._log.warning(
+                "the remote lists the bus's root and does not give it; where its object is lost there: "
+                "kakeya-runner bus repair"
+            )
+            return
         try:
             with self._link.lock:
                 landed = self._link.bus.write_root(known.root.files, self._link.bus.root_tip)
