@@ -175,8 +175,8 @@ def _below(root: int) -> list[int] | None:
 def _shared_once(members: Iterable[psutil.Process]) -> int:
     """Return the memory of these processes with shared pages divided among their users, where the platform tells.
 
-    One that lets nobody look at its pages (prctl(2), PR_SET_DUMPABLE), or whose user we may not trace, counts whole; one
-    of which the system tells nothing, as a Mac of what is set-uid root, counts for nothing.
+    One that lets nobody look at its pages (prctl(2), PR_SET_DUMPABLE), or whose user we may not trace, counts whole;
+    one of which the system tells nothing, as a Mac of what is set-uid root, counts for nothing.
     """
     total = 0
     for process in members:
