@@ -150,7 +150,10 @@ class Drafter(Protocol):
         """
 
     def expect(self, new_tokens: int) -> None:
-        """Make ready for an answer of so many tokens; all of the prompt was observed, and its time this is."""
+        """Make ready for at most ``new_tokens`` of an answer, in each turn, once the whole prompt was observed.
+
+        What that takes counts as the prompt's time.
+        """
 
     def rewind(self, length: int) -> int:
         """Go back to the first ``length`` positions, between decodes; return how many of them it has observed.

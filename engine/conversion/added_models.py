@@ -33,6 +33,8 @@ MARGIN_BYTES: Final = 1 << 27
 USUAL_ROOT: Final = "kakeya-models"
 ENDS: Final = ("eos", "eot", "eom")
 """What GGUF calls the ends of a text, of a turn, and of a message that waits for a tool."""
+BY_FACTOR: Final = ("linear", "yarn")
+"""The ways in which a GGUF file scales positions by its factor alone, and by 1 not at all."""
 FACTORS: Final = "rope_freqs.weight"
 """The tensor of a GGUF file by which the period of each pair is multiplied."""
 
@@ -164,7 +166,8 @@ def _link(source: Source, making: Path) -> dict[str, Any]:
 def _check_positions(file: Path, header: GgufHeader) -> None:
     """Check that a file scales no positions: what it says of that transformers leaves out when it reads GGUF.
 
-    llama.cpp writes the kind and the factor, and for Llama 3 a tensor of factors.
+    llama.cpp writes the kind and the factor, and for Llama 3 a tensor of factors. It takes a factor without a kind for
+    a linear one, and none, or 0, for 1.
 
     Raises:
         ModelWeightsError: If it does.
@@ -173,8 +176,9 @@ def _check_positions(file: Path, header: GgufHeader) -> None:
     kind, factor, older = (
         header.values.get(f"{own}.rope.{name}") for name in ("scaling.type", "scaling.factor", "scale_linear")
     )
-    scaled = f"by {kind} with factor {factor}" if kind not in {None, "none"} and factor != 1.0 else None
-    scaled = scaled or (f"by linear with factor {older}" if older not in {None, 1.0} else None)
+    kind, factor = kind or "linear", older if factor is None else factor
+    plain = kind == "none" or (kind in BY_FACTOR and factor in {None, 0.0, 1.0})
+    scaled = None if plain else f"by {kind} with factor {factor}"
     if own == "llama" and FACTORS in header.tensors:
         scaled = f"by {FACTORS}"
     if scaled is not None:

@@ -84,10 +84,11 @@ class DraftModelDrafter(LocalDrafter):
         self._largest = max((self._largest, *tokens))
 
     def expect(self, new_tokens: int) -> None:
-        """Forward the prompt, and have recorded what is replayed behind it."""
+        """Forward what the cache does not hold of the prompt, and have recorded what is replayed behind it."""
         self.sequence.expect(new_tokens)
-        if len(self._committed) < self.max_positions and self._largest < self.vocab_size:
-            self._catch_up()
+        rest = tuple(self._committed[self.sequence.length :])
+        if rest and len(self._committed) < self.max_positions and self._largest < self.vocab_size:
+            self.forwards += sum(1 for _ in self.sequence.prefill(rest, CHUNK_TOKENS))
 
     def rewind(self, length: int) -> int:
         """Forget what came after the first ``length`` tokens, and the draft behind them; return how many are left."""

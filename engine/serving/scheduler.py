@@ -101,7 +101,8 @@ class Scheduler:
         self._waiting: deque[Ticket] = deque()
         self._active: deque[Stream] = deque()
         self._idle: list[Conversation] = []
-        self._position_bytes = 0.0
+        self._position_bytes: dict[int, float] = {}
+        """By the bits of a number of positions, the most that one was seen to take in a cache of as many."""
         self.held_bytes = 0
         self._ends = False
         self._thread = threading.Thread(target=self._run, name="steps", daemon=True)
@@ -215,9 +216,10 @@ class Scheduler:
         self._learn(stream)
 
     def _learn(self, stream: Stream) -> None:
-        """Learn from a live cache what a position takes."""
+        """Learn from a live cache what a position of one so long takes."""
         if positions := stream.conversation.positions:
-            self._position_bytes = max(self._position_bytes, stream.measured_bytes / positions)
+            size = positions.bit_length()
+            self._position_bytes[size] = max(self._position_bytes.get(size, 0.0), stream.measured_bytes / positions)
 
     def _measure(self) -> None:
         """Measure what is held after a round of turns; end an answer that takes more than all caches may."""
@@ -250,10 +252,17 @@ class Scheduler:
             self._active.append(self._begin(decoder, ticket))
 
     def _bytes_of(self, ticket: Ticket) -> int:
-        """Return what an answer may come to take, by what live caches were seen to take; 0 before the first."""
+        """Return what an answer may come to take, 0 before any cache was measured.
+
+        It goes by live caches about as long, else by the next shorter ones, whose positions take no less: a cache grows
+        by many positions at once, and sliding layers keep a window alone.
+        """
         ask = ticket.ask
         caches = 2 if ask.score_prompt or ask.score_answer else 1  # scoring fills a cache of its own
-        return int(self._position_bytes * caches * (len(ask.request.prompt) + ask.request.max_new_tokens))
+        positions = len(ask.request.prompt) + ask.request.max_new_tokens
+        shorter = [size for size in self._position_bytes if size <= positions.bit_length()]
+        nearest = max(shorter, default=min(self._position_bytes, default=0))
+        return int(self._position_bytes.get(nearest, 0.0) * caches * positions)
 
     def _make_room(self, needed: int) -> bool:
         """Let go of idle caches, oldest first, until so many bytes fit; return whether to begin.

@@ -112,7 +112,7 @@ def read_structure(config: Config) -> Structure:
             )
     kinds = _kinds(text, family)
     _check_rotary(text, family)
-    _check_places(text_config(config))
+    _check_places(text_config(config), family)
     _check_attention(text)
     activation = text.get("hidden_act") or text.get("hidden_activation") or family.activation
     if activation not in ACTIVATIONS:
@@ -251,13 +251,14 @@ def _check_rotary(text: Config, family: Family) -> None:
         raise ModelConfigError(f"rope type {lacking[0]!r} has no 'factor'; expected it beside the type")
 
 
-def _check_places(text: Config) -> None:
+def _check_places(text: Config, family: Family) -> None:
     """Check that no scaling in the older place hides a base: transformers then reads the older place alone."""
     older, newer = (text.get(place) for place in ROTARY_PLACES)
     if not isinstance(older, dict) or not isinstance(newer, dict) or not older:
         return
-    value = newer.get("rope_theta")
-    if value not in {None, text.get("rope_theta") if older.get("rope_theta") is None else older["rope_theta"]}:
+    places = (newer, older, text, family.defaults)
+    value, *others = (place.get("rope_theta") for place in places)
+    if value not in {None, next((base for base in others if base is not None), None)}:
         raise ModelConfigError(
             f"rope_theta is {value!r} in rope_parameters beside a rope_scaling, for which transformers leaves it out; "
             "expected all of it in one place. Move what rope_scaling says into rope_parameters in config.json."

@@ -29,10 +29,10 @@ def shape(logits_RV: mx.array, settings: Sampling) -> mx.array:
         # Merge sort keeps equally likely ids lowest first, as in the reference.
         ids = mx.argsort(-probs_RV, axis=-1)[:, : settings.top_k or vocabulary]
         ordered = mx.take_along_axis(probs_RV, ids, axis=-1)
-        ordered = ordered / mx.sum(ordered, axis=-1, keepdims=True)
-        before = mx.cumsum(ordered, axis=-1) - ordered
+        running = cumulated(ordered)
+        before = running - ordered
         # The first id survives whatever rounding says.
-        kept = (before < settings.top_p) | (mx.arange(ordered.shape[-1]) == 0)
+        kept = (before < settings.top_p * running[:, -1:]) | (mx.arange(ordered.shape[-1]) == 0)
         probs_RV = mx.put_along_axis(mx.zeros_like(probs_RV), ids, mx.where(kept, ordered, 0.0), axis=-1)
     return probs_RV / mx.sum(probs_RV, axis=-1, keepdims=True)
 

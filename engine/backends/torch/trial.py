@@ -1,6 +1,7 @@
 """Whether recorded forwards may be used on this machine: the same blocks both ways, before anything else runs.
 
-A recording that answers otherwise is never used. With ``must_pay`` neither is one that takes longer.
+A recording that answers otherwise, or that could not be tried, is never used. With ``must_pay`` neither is one that
+takes longer.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from engine.protocols import Clock
 from engine.structure.layout import CacheLayout
 from engine.types import Draft
 
+UNTRIED = "there was no memory to try recorded forwards in"
 PROMPT_TOKENS = 16
 ROUNDS = 8
 TOLERANCES = {torch.float32: 1e-4}
@@ -44,7 +46,7 @@ def refusal(target: TorchTarget, clock: Clock, block_rows: int, must_pay: bool) 
             if not apart <= TOLERANCES.get(target.dtype, HALF_TOLERANCE):
                 return f"recorded forwards of {rows} rows differ from plain ones by {apart:.1e} of the largest logit"
     if recorded.fallbacks().keys() - plain.fallbacks().keys():
-        return None if target.slots is None else target.slots.refused
+        return None if target.slots is None else target.slots.refused or UNTRIED
     if not must_pay:
         return None
     # Medians of each block length: the first turn of each may still choose kernels.

@@ -58,6 +58,15 @@ def test_ids_that_are_rare_one_by_one_are_drawn_as_often_as_they_weigh_together(
     assert backend.draw(weights, uniforms)[0] == 0
 
 
+def test_ids_that_are_rare_one_by_one_count_for_top_p_as_they_weigh_together(backend: SamplingBackend) -> None:
+    vocabulary, likely = 1 << 18, 0.993
+    logits = np.full((1, vocabulary), math.log((1.0 - likely) / (vocabulary - 1)))
+    logits[0, 0] = math.log(likely)
+    # Half of what the likely one leaves.
+    kept = np.count_nonzero(backend.shape(logits, Sampling(top_p=0.9965)))
+    assert abs(kept - vocabulary / 2) < 0.01 * vocabulary
+
+
 def test_what_was_proposed_elsewhere_is_tested_as_it_was_drawn(backend: SamplingBackend) -> None:
     proposed = [((3, 1), (0.50001, 0.5)), ((2,), (0.99999,)), ((7, 0, 4), (0.2, 0.3, 0.5))]
     rows = backend.drawn(proposed, VOCAB, [0.1, 0.5, 0.9])

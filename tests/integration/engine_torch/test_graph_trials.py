@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
 
 from engine.backends.torch.graphs.recording import NotRecordableError, Outputs, Run
 from engine.backends.torch.graphs.slots import Slots
@@ -88,3 +89,13 @@ def test_a_trial_keeps_why_nothing_can_be_recorded(backend: Any, folders: Any) -
     target = backend.load_target(folders / next(iter(CONFIGS)))
     target.slots = Slots(Refusing, BLOCK, smallest=64, room=0)
     assert refusal(target, TrialClock(), BLOCK, must_pay=True) == "the forward cannot be recorded: the host is needed"
+
+
+def without_memory() -> Tape:
+    raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_recordings_that_no_memory_was_left_to_try_are_not_used_later(backend: Any, folders: Any) -> None:
+    target = backend.load_target(folders / next(iter(CONFIGS)))
+    target.slots = Slots(without_memory, BLOCK, smallest=64, room=0)
+    assert refusal(target, TrialClock(), BLOCK, must_pay=False) == "there was no memory to try recorded forwards in"

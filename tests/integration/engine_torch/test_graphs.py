@@ -14,7 +14,8 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.draft_model import DraftModel
 from engine.errors import CacheCropError
-from engine.loading import load_backend, open_engine
+from engine.generation.conversation import Conversation
+from engine.loading import Engine, load_backend, open_engine
 from engine.measurement.arms import SPECULATIVE, ArmSettings, start
 from engine.measurement.selection import load_prompts
 from engine.stopping import Stopping
@@ -180,6 +181,31 @@ def test_a_small_draft_model_is_recorded_before_the_first_token(backend: Any, gr
     assert first.drafter_forwards == 1
     for _ in steps:
         assert {key: slot.recorded for key, slot in small.slots.lent.items()} == recorded
+    assert drafter.fallbacks() == {}
+
+
+@pytest.mark.ci
+def test_a_small_draft_model_takes_another_turn_in_before_its_first_token(
+    backend: Any, folders: Any, graphed: Any, tmp_path: Any
+) -> None:
+    small = backend.load_target(tiny_torch.write_target(tmp_path, "qwen3", seed=1))
+    small.slots = slots()
+    target, drafter_model = graphed["qwen3"], DraftModel(small)
+    accept = backend.greedy(target)
+    engine = Engine(backend, target, drafter_model, accept, backend.native(target), folders / "qwen3")
+    conversation, prompt = Conversation(engine, CacheLayout.NATIVE), prompt_of(20)
+    for _ in range(2):
+        sequence, drafter, cached = conversation.resume(prompt)
+        stopping = Stopping(BUDGET)
+        parts = Parts(sequence, drafter, accept, FixedDepth(4), backend.clock)
+        steps = speculative(parts, prompt, stopping, 512, cached)
+        assert next(steps).drafter_forwards == 1
+        recorded = {key: slot.recorded for key, slot in small.slots.lent.items()}
+        for _ in steps:
+            assert {key: slot.recorded for key, slot in small.slots.lent.items()} == recorded
+        conversation.keep((*prompt, *stopping.emitted))
+        prompt = (*prompt, *stopping.emitted, *prompt_of(12, seed=5))
+    assert cached > 20
     assert drafter.fallbacks() == {}
 
 

@@ -71,10 +71,20 @@ def test_a_package_with_the_kernels_is_called_once_a_recurrent_layer_whatever_th
     assert int(count) > 0
 
 
-def test_a_package_whose_kernels_cannot_be_imported_is_no_reason_to_claim_them(tmp_path: Path) -> None:
+FAILING = {
+    "the package": {"__init__.py": "raise RuntimeError('no usable Triton')"},
+    "its kernels alone": {"__init__.py": "", "ops/__init__.py": "", "ops/gated_delta_rule.py": "import no_triton_here"},
+}
+
+
+@pytest.mark.parametrize("files", FAILING.values(), ids=FAILING)
+def test_a_package_whose_kernels_cannot_be_imported_is_no_reason_to_claim_them(
+    tmp_path: Path, files: dict[str, str]
+) -> None:
     folder = tiny_families.write_family(tmp_path / "model", "qwen3_5_text")
-    (tmp_path / "fla").mkdir()
-    (tmp_path / "fla" / "__init__.py").write_text("raise RuntimeError('no usable Triton')")
+    (tmp_path / "fla" / "ops").mkdir(parents=True)
+    for name, text in files.items():
+        (tmp_path / "fla" / name).write_text(text)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())]), "OMP_NUM_THREADS": "1"}
     program = "\n".join(line for line in PROGRAM.splitlines() if "fla" not in line) + "\nprint(sequence.fallbacks())"
     done = subprocess.run(

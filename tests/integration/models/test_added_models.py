@@ -209,6 +209,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "no licence": (unlicensed, "names no licence"),
     "a part of a file": (with_entries(lambda writer: writer.add_uint16("split.count", 3)), "is one of 3 parts"),
     "positions by YaRN": (scaling("yarn", 4.0), "scales positions by yarn with factor 4.0"),
+    "positions by a factor alone": (
+        with_entries(lambda writer: writer.add_float32("llama.rope.scaling.factor", 4.0)),
+        "scales positions by linear with factor 4.0",
+    ),
     "positions of Llama 3": (with_entries(with_factors), "scales positions by rope_freqs.weight"),
     "an alignment in words": (with_entries(lambda writer: writer.add_string("general.alignment", "wide")), "is 'wide'"),
     "another file": (replaced, "is no GGUF file"),
@@ -230,10 +234,11 @@ def test_a_bad_file_is_one_line_and_leaves_nothing(
     assert list(root.iterdir()) == []
 
 
-def test_a_file_that_says_that_it_scales_no_positions_is_added(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "factor"), [("none", 1.0), ("none", 4.0), ("yarn", 1.0), ("linear", 0.0)])
+def test_a_file_that_says_that_it_scales_no_positions_is_added(tmp_path: Path, kind: str, factor: float) -> None:
     file = tmp_path / "plain.gguf"
     file.touch()
-    scaling("none", 1.0)(file)
+    scaling(kind, factor)(file)
     assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 0
 
 

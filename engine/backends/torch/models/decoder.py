@@ -33,8 +33,8 @@ from engine.types import TargetInfo
 
 EAGER = "attention with sinks repeats keys and values for every query head"
 """Why a block does not attend with its queries packed by key head."""
-FAST_RECURRENCE = "fla"
-"""The module of flash-linear-attention, whose kernels transformers calls where it can be imported."""
+FAST_RECURRENCE = ("fla", "ops.gated_delta_rule", "fused_recurrent_gated_delta_rule")
+"""The package of flash-linear-attention, the module inside it and the kernel that transformers calls where it can."""
 REFERENCE_RECURRENCE = (
     "recurrent layers run transformers' reference, row by row: flash-linear-attention is not installed, or fails"
 )
@@ -251,12 +251,16 @@ class Decoder:
 
 
 def _kernels_import() -> bool:
-    """Return whether transformers calls them: whatever their package fails with, it takes its reference instead."""
+    """Return whether transformers calls them: it looks in the package, then in the module, else takes its reference.
+
+    Newer packages name no kernel themselves, so that they can be imported where their kernels cannot.
+    """
+    package, module, kernel = FAST_RECURRENCE
     try:
-        importlib.import_module(FAST_RECURRENCE)
+        named = hasattr(importlib.import_module(package), kernel)
+        return named or hasattr(importlib.import_module(f"{package}.{module}"), kernel)
     except Exception:  # noqa: BLE001 - what transformers itself catches there
         return False
-    return True
 
 
 class Weights:

@@ -74,7 +74,14 @@ def test_yarn_stretches_the_context_that_a_config_goes_on_stating() -> None:
     assert positions_of({"max_position_embeddings": None}) == 131072
 
 
-@pytest.mark.parametrize("place", [{"rope_theta": 1e6}, {"rope_scaling": YARN | {"rope_theta": 1e6}}])
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"rope_theta": 1e6},
+        {"rope_scaling": YARN | {"rope_theta": 1e6}},
+        {"rope_parameters": {"rope_theta": 1e4}},  # what transformers takes where nobody says one
+    ],
+)
 def test_a_base_that_stands_where_transformers_reads_it_may_stand_twice(place: dict[str, Any]) -> None:
     both = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}, "rope_scaling": YARN}
     assert read_structure(BASE | {"model_type": "qwen3"} | both | place).head_dim == BASE["head_dim"]

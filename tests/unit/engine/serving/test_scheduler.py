@@ -1,0 +1,55 @@
+"""What an answer is reckoned to take before it begins: by caches of its own size, whatever a short one took."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.generation.answer import GenerationRequest
+from engine.serving.scheduler import Bounds, Decoder, Scheduler
+from engine.serving.streams import Ask, Ticket
+from engine.structure.layout import CacheLayout
+
+ROW, GROWS_BY = 1000, 64
+
+
+def scheduler(cache_bytes: int) -> Scheduler:
+    def load() -> Decoder:
+        raise AssertionError("nothing is decoded")
+
+    return Scheduler(load, CacheLayout.NATIVE, Bounds(cache_bytes=cache_bytes))
+
+
+def ticket(prompt_tokens: int, new_tokens: int) -> Ticket:
+    request = GenerationRequest((2,) * prompt_tokens, new_tokens, frozenset(), (), CacheLayout.NATIVE, 512)
+    return Ticket(Ask(request), lambda _: None)
+
+
+def live(request: Ticket, positions: int, rows: int | None = None) -> Any:
+    """Return an answer whose cache holds so many rows, by default as many as it has grown by at once."""
+    measured_bytes = ROW * (-(-positions // GROWS_BY) * GROWS_BY if rows is None else rows)
+    conversation = SimpleNamespace(positions=positions)
+    return SimpleNamespace(ticket=request, measured_bytes=measured_bytes, conversation=conversation)
+
+
+def test_a_prompt_of_one_token_does_not_keep_longer_answers_apart_for_good() -> None:
+    server = scheduler(4 * 512 * ROW)
+    server._learn(live(ticket(1, 1), 1))
+    first, second = ticket(500, 12), ticket(500, 12)
+    assert server._bytes_of(first) == 512 * GROWS_BY * ROW  # nothing else is known: it goes alone
+    server._active.append(live(first, 500))
+    assert not server._make_room(server._bytes_of(second))
+    server._learn(server._active[0])
+    server._learn(live(ticket(2, 1), 2))
+    assert server._bytes_of(second) == pytest.approx(512 * ROW, rel=0.1)
+    assert server._make_room(server._bytes_of(second))
+
+
+def test_a_short_answer_is_not_reckoned_by_a_long_one_whose_window_slid() -> None:
+    server = scheduler(1 << 30)
+    for positions in (100, 10_000):
+        server._learn(live(ticket(positions, 1), positions, rows=100))
+    assert server._bytes_of(ticket(100, 20)) == 120 * ROW
+    assert server._bytes_of(ticket(9_000, 1_000)) == 100 * ROW
