@@ -21,7 +21,7 @@ from bridge.presets.parameters import bind
 from bridge.records.base import ParamValue
 from bridge.records.jobspec import EnvironmentVariable, JobSpec, Limits, SandboxSpec
 from bridge.records.network import Network, describe_network, lesser
-from bridge.records.request import Request, SetPlace
+from bridge.records.request import Request
 
 _SIGN_IT = (
     "sign it: kakeya-mac init --signing-key auto prints a line, with which the host's owner lets you in: "
@@ -89,16 +89,8 @@ def resolve(
         workload=preset.workload,
         seed_basis=seed_basis(request) if any(command.seed is not None for command in commands) else None,
         placement=placement,
-        sitting=_sitting(request),
+        sitting=request.sweep if request.profile == "standing" else None,
     )
-
-
-def _sitting(request: Request) -> SetPlace | None:
-    """Return which sitting of a standing claim a request is; None where it is none."""
-    place = request.sweep
-    if place is None or request.profile != "standing":
-        return None
-    return SetPlace(id=place.id, repeat=place.repeat, count=place.count)
 
 
 def _placement(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[str, ...] | None:

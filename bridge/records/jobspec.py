@@ -7,7 +7,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from bridge.limits import OUTPUT_FILES_DEFAULT_COUNT
 from bridge.records.base import Count, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
 from bridge.records.network import Network
-from bridge.records.request import Measuring, SetPlace
+from bridge.records.request import Measuring, SweepPlace
 from bridge.records.turns import AskedWord, LaunchSeries
 from bridge.records.workload import WorkloadDefinition, started_by
 
@@ -176,7 +176,7 @@ class JobSpec(Record):
     workload: WorkloadDefinition | None = None
     seed_basis: Text | None = None
     placement: tuple[Text, ...] | None = None
-    sitting: SetPlace | None = None
+    sitting: SweepPlace | None = None
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:

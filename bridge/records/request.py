@@ -68,7 +68,7 @@ class LimitRequest(Record):
         return {name: value for name, value in serialise(self).items() if value is not None or name in always}
 
 
-class SetPlace(Record):
+class SweepPlace(Record):
     """The place of a request among those that one command sent.
 
     Attributes:
@@ -76,21 +76,18 @@ class SetPlace(Record):
         repeat: from 0; the runs of one repeat get the same seeds, so that their parameters are compared in pairs. Of
             a standing claim it is the number of the sitting.
         count: how many requests there are.
+        cells: how many combinations of parameters they have, as the best of so many could be shown; written only where
+            there are several.
     """
 
     id: RunId
     repeat: Annotated[int, Field(ge=0, lt=SWEEP_MAX_COUNT)]
     count: Annotated[int, Field(ge=1, le=SWEEP_MAX_COUNT)]
+    cells: Annotated[int, Field(ge=1, le=SWEEP_MAX_COUNT)] = 1
 
-
-class SweepPlace(SetPlace):
-    """The place of a request in a sweep.
-
-    Attributes:
-        cells: how many combinations of parameters the sweep has: the best of so many could be shown.
-    """
-
-    cells: Annotated[int, Field(ge=1, le=SWEEP_MAX_COUNT)]
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if name != "cells" or value > 1}
 
 
 class Request(Record):

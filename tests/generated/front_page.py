@@ -5,6 +5,7 @@ Nothing in them is typed: both are what the commands say of the bundles in docs/
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import textwrap
@@ -16,21 +17,25 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from bridge.client.clone.packed import SUFFIX
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.judged import JudgedResult
-from bridge.client.evidence.quote import sentence
+from bridge.client.evidence.standing import StandingSet, quote_set
 from bridge.gate.render.table import NAME_COLUMNS, rows
-from bridge.records.verdict import ClaimResult
+from bridge.launches.attempts import ShownInterval
 from bridge.trust.judgement import KeyAuthority, NamedKey
 from tests.drift import ROOT
 from tests.support.committed import EVIDENCE, SMOKE
 
-PICTURED: Final = EVIDENCE / "line-fit.tar.xz"
+PICTURED: Final = EVIDENCE / "standing"
+"""The sittings of the standing claim that is drawn."""
 DEMO: Final = re.compile(r"(<!-- generated: the first run -->\n```\n).*?(```\n<!-- end -->)", re.DOTALL)
 SHOWN: Final = ("passed", "quote", "speed", "acceptance", "identity")
 """The lines of the first run that the front page shows."""
 LINE_MOST_CHARS: Final = 118
-WIDTH, LEFT, RIGHT = 880, 40, 840
+WIDTH, LEFT, RIGHT = 880, 60, 820
+LOAD_LEAST, LOAD_HEIGHT = 14.0, 110.0
+"""Height of a sitting without load above the axis, and how much further up all of the machine would be."""
 WRAPPED_CHARS: Final = 98
 KEY: Final = re.compile(r"--runner-key embedded=(\S+)")
 THEMES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -41,22 +46,36 @@ THEMES: Final[Mapping[str, Mapping[str, str]]] = {
 
 @dataclass(frozen=True)
 class Axis:
-    """Maps a claim's numbers onto the picture, with a fifth of their range free on either side."""
+    """Maps ratios onto the picture from left to right.
 
-    low: float
-    high: float
+    Attributes:
+        low: tenth at the left end.
+        high: tenth at the right end.
+    """
 
-    def at(self, number: float) -> float:
-        """Return where a number lies, in the picture's units."""
-        margin = (self.high - self.low) / 5
-        share = (number - self.low + margin) / (self.high - self.low + 2 * margin)
-        return round(LEFT + share * (RIGHT - LEFT), 1)
+    low: int
+    high: int
+
+    @classmethod
+    def over(cls, ratios: Sequence[float]) -> Axis:
+        """Return the axis of whole tenths that has room for all ratios."""
+        return cls(math.floor(min(ratios) * 10), math.ceil(max(ratios) * 10))
+
+    def at(self, ratio: float) -> float:
+        """Return where a ratio lies, in the picture's units."""
+        return round(LEFT + (ratio * 10 - self.low) / (self.high - self.low) * (RIGHT - LEFT), 1)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return where each tenth lies, with its text."""
+        return [(self.at(tenth / 10), f"{tenth / 10:.1f}x") for tenth in range(self.low, self.high + 1)]
 
 
 def generate() -> dict[str, str]:
     """Return both pictures and the front page by path."""
-    judged = quotable()
-    pictures = {f"docs/pictures/first-claim-{theme}.svg": picture(judged, colours) for theme, colours in THEMES.items()}
+    standing = quotable()
+    pictures = {
+        f"docs/pictures/standing-claim-{theme}.svg": picture(standing, colours) for theme, colours in THEMES.items()
+    }
     page = (ROOT / "README.md").read_text("utf-8")
     lines = "".join(f"{line}\n" for line in first_run())
     return pictures | {"README.md": DEMO.sub(lambda match: f"{match[1]}{lines}{match[2]}", page)}
@@ -75,16 +94,18 @@ def evidence_pins() -> Pins:
     return Pins(KeyAuthority(named, where="docs/evidence/README.md", closed=False))
 
 
-def quotable(path: Path = PICTURED) -> JudgedResult:
-    """Return the committed result that is drawn.
+def quotable(folder: Path = PICTURED) -> StandingSet:
+    """Return the committed sittings whose claim is drawn.
 
     Raises:
-        ValueError: nothing of it may be quoted, so that it is no picture of a claim.
+        ValueError: their claim may not be quoted, so that it is no picture of one.
     """
-    judged = JudgedResult.of_folder(path, evidence_pins())
-    if judged.quotation is None or judged.quotation.word != "quotable":
-        raise ValueError(f"{path.name} may not be quoted here: {judged.quotation}; draw another result")
-    return judged
+    packed = sorted(folder.glob(f"*{SUFFIX}"))
+    standing = StandingSet.of([JudgedResult.of_folder(path, evidence_pins()) for path in packed])
+    if standing.primary is None or standing.primary.why:
+        reasons = "no ratio" if standing.primary is None else "; ".join(standing.primary.why)
+        raise ValueError(f"{folder.name} may not be quoted here: {reasons}; draw other results")
+    return standing
 
 
 def first_run() -> Iterator[str]:
@@ -96,40 +117,33 @@ def first_run() -> Iterator[str]:
             yield line if len(line) <= LINE_MOST_CHARS else f"{line[: LINE_MOST_CHARS - 1].rstrip()}…"
 
 
-def picture(judged: JudgedResult, colours: Mapping[str, str]) -> str:
-    """Return a claim of a result as SVG: the command, each seed's number, the interval, and what may be said."""
-    result, verdict = judged.result, judged.verdict
-    if verdict is None or result.record is None or result.request is None or judged.answer is None:
-        raise ValueError(f"{result.id} lacks its verdict, record, request or signature")
-    (claim,) = verdict.claims
-    request = result.request
-    params = " ".join(f"-p {shlex.quote(f'{name}={value}')}" for name, value in request.params.items())
-    low, high = claim.interval or (0.0, 0.0)
-    values: Sequence[float] = claim.detail["values"]
-    axis = Axis(min(low, *values), max(high, *values))
+def picture(standing: StandingSet, colours: Mapping[str, str]) -> str:
+    """Return a standing claim as SVG: the command, each sitting by ratio and load, the intervals, and its words."""
+    claim, request = standing.primary, standing.sittings[0].result.request
+    if claim is None or claim.ratio is None or request is None:
+        raise ValueError("the sittings have no ratio or no request")
+    ends = [(end, ShownInterval.of(end, claim.looks)) for end in claim.ratio.ends]
+    ratios = [math.exp(sitting.log_ratio) for sitting in claim.sittings]
+    axis = Axis.over([*ratios, *(bound for _, shown in ends for bound in (shown.low, shown.high))])
+    params = "".join(f" -p {shlex.quote(f'{name}={value}')}" for name, value in request.params.items())
     return _templates().get_template("picture.svg.jinja").render(
         colours=colours,
         width=WIDTH,
-        command=f"kakeya-mac run {request.preset} {params} --profile {request.profile} --wait",
-        ended=_row(dict(rows(verdict, result.record))["passed"]),
-        label=f"{claim.metric}, {claim.unit}",
-        marks=[axis.at(value) for value in values],
-        low=axis.at(low),
-        high=axis.at(high),
-        middle=axis.at(_value(claim)),
-        numbers=[(axis.at(number), f"{number:.4f}") for number in (low, _value(claim), high)],
-        sentence=textwrap.wrap(sentence(claim, result, result.record, judged.answer), WRAPPED_CHARS),
+        command=f"kakeya-mac run {request.preset}{params} --profile standing --sittings {len(ratios)} --wait",
+        label="decode speed-up: a dot a sitting, higher where others used more of the machine",
+        marks=[(axis.at(ratio), _height(sitting.load)) for ratio, sitting in zip(ratios, claim.sittings, strict=True)],
+        ends=[
+            (axis.at(shown.low), axis.at(shown.value), axis.at(shown.high), _height(end.load), f"{end.load or 0:.0%}")
+            for end, shown in ends
+        ],
+        ticks=axis.ticks(),
+        sentence=textwrap.wrap(quote_set(standing).lines[0], WRAPPED_CHARS),
     )  # fmt: skip
 
 
-def _value(claim: ClaimResult) -> float:
-    if claim.value is None:
-        raise ValueError(f"{claim.id} has no value")
-    return claim.value
-
-
-def _row(text: str) -> str:
-    return re.sub(r" {2,}", "  ·  ", text)
+def _height(load: float | None) -> float:
+    """Return how far above the axis a share of the machine lies, in the picture's units."""
+    return round(LOAD_LEAST + (load or 0.0) * LOAD_HEIGHT, 1)
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Final
 from bridge.client.clone.packed import SUFFIX
 from bridge.client.evidence.judged import JudgedResult
 from bridge.run.asked import asked_text
-from tests.generated.front_page import evidence_pins
+from tests.generated.front_page import evidence_pins, quotable
 from tests.support.committed import EVIDENCE
 
 PAGE: Final = "docs/status.md"
@@ -86,15 +86,22 @@ def _platforms() -> Iterator[tuple[str, ...]]:
 
 
 def _results() -> Iterator[tuple[str, ...]]:
+    sittings = quotable().sittings
+    together = f"[{len(sittings)} sittings](evidence/README.md) of a standing claim"
+    yield together, *_asked_and_where(sittings[-1]), "may be quoted, all of them together"
     for path in sorted(EVIDENCE.glob(f"*{SUFFIX}")):
         judged = JudgedResult.of_folder(path, evidence_pins())
-        record, request = judged.result.record, judged.result.request
-        if record is None or request is None:
-            raise ValueError(f"{path.name} lacks its record or request; expected a whole result")
-        where = ", ".join([record.host.cpu or record.host.machine, record.host.os_version, *record.host.devices])
-        question = f"`{asked_text(request)}`, {request.profile}"
         answer = "not judged" if judged.quotation is None else str(judged.quotation)
-        yield _link(path), question, where, record.ended[:10], answer
+        yield _link(path), *_asked_and_where(judged), answer
+
+
+def _asked_and_where(judged: JudgedResult) -> tuple[str, str, str]:
+    """Return what was asked of a committed result, on what it ran, and the day it ended."""
+    record, request = judged.result.record, judged.result.request
+    if record is None or request is None:
+        raise ValueError(f"{judged.result.id} lacks its record or request; expected a whole result")
+    where = ", ".join([record.host.cpu or record.host.machine, record.host.os_version, *record.host.devices])
+    return f"`{asked_text(request)}`, {request.profile}", where, record.ended[:10]
 
 
 def _reports() -> Iterator[tuple[str, ...]]:

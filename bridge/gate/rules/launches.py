@@ -29,7 +29,7 @@ from bridge.launches.estimate import rotations
 from bridge.launches.loads import whole_loads
 from bridge.launches.stopping import BLOCKS, MODELS, PROCESS_PAIRS, decide, seconds_needed, stopping_point
 from bridge.launches.wording import too_few
-from bridge.records.request import SetPlace
+from bridge.records.request import SweepPlace
 
 STUDIED: Final = (MODELS, BLOCKS, PROCESS_PAIRS)
 SLEPT_MOST_S: Final = 0.1
@@ -111,7 +111,7 @@ def unlike_drawn_loads(series: Series, claims: tuple[str, ...] = ()) -> Iterator
             return
 
 
-def one_of(sitting: SetPlace) -> str:
+def one_of(sitting: SweepPlace) -> str:
     """Return why the ratio of a sitting is no claim by itself."""
     return (
         f"sitting {sitting.repeat + 1} of {sitting.count}: what the machine is like for a while is in all of its "
