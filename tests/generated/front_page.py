@@ -23,6 +23,7 @@ from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.standing import StandingSet, quote_set
 from bridge.gate.render.table import NAME_COLUMNS, rows
 from bridge.launches.attempts import ShownInterval
+from bridge.presets.installed import registry
 from bridge.trust.judgement import KeyAuthority, NamedKey
 from tests.drift import ROOT
 from tests.support.committed import EVIDENCE, SMOKE
@@ -125,7 +126,9 @@ def picture(standing: StandingSet, colours: Mapping[str, str]) -> str:
     ends = [(end, ShownInterval.of(end, claim.looks)) for end in claim.ratio.ends]
     ratios = [math.exp(sitting.log_ratio) for sitting in claim.sittings]
     axis = Axis.over([*ratios, *(bound for _, shown in ends for bound in (shown.low, shown.high))])
-    params = "".join(f" -p {shlex.quote(f'{name}={value}')}" for name, value in request.params.items())
+    usual = registry()[request.preset].params
+    given = {name: value for name, value in request.params.items() if value != usual[name].default}
+    params = "".join(f" -p {shlex.quote(f'{name}={value}')}" for name, value in given.items())
     return _templates().get_template("picture.svg.jinja").render(
         colours=colours,
         width=WIDTH,
