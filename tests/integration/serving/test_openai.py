@@ -129,7 +129,10 @@ def test_clients_that_leave_at_any_moment_leave_nothing_behind(server: Server, c
                 left.result()
         server.settle()
 
-    leave_together(16)  # what a process makes once, for sizes it has not met, belongs to no client
+    # What a process makes once, for sizes it has not met, belongs to no client.
+    for prompt in PROMPTS:
+        complete(client, prompt, 200, extra_body={"ignore_eos": True})
+    leave_together(16)
     counts = server.scheduler.counts
     bytes_before = held_beside_caches(server)
     before = counts.cancelled + counts.finished
