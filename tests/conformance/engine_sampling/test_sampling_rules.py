@@ -63,8 +63,8 @@ def test_ids_that_are_rare_one_by_one_count_for_top_p_as_they_weigh_together(bac
     logits = np.full((1, vocabulary), math.log((1.0 - likely) / (vocabulary - 1)))
     logits[0, 0] = math.log(likely)
     # Half of what the likely one leaves.
-    kept = np.count_nonzero(backend.shape(logits, Sampling(top_p=0.9965)))
-    assert abs(kept - vocabulary / 2) < 0.01 * vocabulary
+    ids_left = np.count_nonzero(backend.shape(logits, Sampling(top_p=0.9965)))
+    assert abs(ids_left - vocabulary / 2) < 0.01 * vocabulary
 
 
 def test_what_was_proposed_elsewhere_is_tested_as_it_was_drawn(backend: SamplingBackend) -> None:

@@ -60,15 +60,16 @@ with open("flood", "wb") as file:
 
 def test_a_disk_that_others_fill_is_the_hosts_fault_and_not_the_programs(executor, small_disk, token):
     def fill() -> None:
-        if b"the program ran" in jobs.heard:
-            (small_disk / "of-the-host").write_bytes(bytes(20 * MIB))
+        of_host = small_disk / "of-the-host"
+        if b"the program ran" in jobs.heard and not of_host.exists():
+            of_host.write_bytes(bytes(28 * MIB))
 
     jobs = Jobs(executor, small_disk)
     execution = jobs.run(
         f"""
 import time
 with open("a-little", "wb") as file:
-    file.write(bytes({16 * MIB}))
+    file.write(bytes({8 * MIB}))
 print("the program ran", flush=True)
 time.sleep(600)  # {token}
 """,
