@@ -83,6 +83,8 @@ class Server:
                     if response.status == http.client.OK:
                         return
                     last = f"it answers {response.status}"
+            except TimeoutError as error:  # the last try has little time, and what was answered before says more
+                last = last or str(error)
             except (OSError, http.client.HTTPException) as error:
                 last = str(error) or type(error).__name__
             finally:
