@@ -122,7 +122,9 @@ def main(mode: str, port: int, token_s: float) -> None:  # noqa: C901 - a mode a
                 self.wfile.write(b": " + b"x" * 65536 + b"\n")
             broken = mode in {"fails", "breaks"}
             for word in words[:1] if broken else words:
-                time.sleep(0.0 if at_once else token_s)
+                time.sleep(
+                    token_s / 10 if at_once else token_s
+                )  # prepared, and yet well above what a machine scatters by
                 self.wfile.write(b"data: " + json.dumps({"choices": [{"text": word}]}).encode() + b"\n\n")
             if mode == "fails":
                 self.wfile.write(b'data: {"error": {"message": "out of memory"}}\n\n')
