@@ -85,26 +85,29 @@ def test_eight_streams_in_turn_each_give_their_own_answer(server: Server) -> Non
     assert asyncio.run(ask()) == [server.expect(*each).text for each in questions]
 
 
-def held_beside_caches(server: Server) -> int:
-    """Return the bytes of all arrays of this process, without ended conversations and once nothing is made."""
-    complete_first = {"model": MODEL, "prompt": PROMPTS[0], "max_tokens": 2, "temperature": 0}
-    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=120) as client:
-        client.completions.create(**complete_first)
-    server.settle()
-    server.scheduler._idle.clear()  # how many there are depends on who left when
+def array_bytes(server: Server) -> int:
+    """Return the bytes of all arrays of this process."""
     gc.collect()
     if type(server.engine.backend).__module__.startswith("engine.backends.mlx"):
         import mlx.core as mx
 
-        array_bytes = mx.get_active_memory()
-    else:
-        import torch
+        return int(mx.get_active_memory())
+    import torch
 
-        arrays = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
-        array_bytes = sum(
-            {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in arrays}.values()
-        )
-    return array_bytes
+    arrays = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
+    return sum({each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in arrays}.values())
+
+
+def held_beside_caches(server: Server) -> int:
+    """Return the bytes of all arrays once nothing is made, without ended conversations (the server knows theirs)."""
+    complete_first = {"model": MODEL, "prompt": PROMPTS[0], "max_tokens": 2, "temperature": 0}
+    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=120) as client:
+        client.completions.create(**complete_first)
+    server.settle()
+    idle = server.scheduler._idle
+    assert server.scheduler.held_bytes == sum(each.measured_bytes() for each in idle) > 0
+    idle.clear()  # how many there are depends on who left when
+    return array_bytes(server)
 
 
 @pytest.mark.parametrize("count", [24, pytest.param(1_000, marks=pytest.mark.ci)])
