@@ -94,9 +94,9 @@ def _pooled(metric: MetricDefinition, report: Report, evidence: Evidence) -> _Po
         for other in reports
         if other.value is not None and (served := served_of(other)) is not None
     }
-    known = {name: served for name, served in earlier.items() if not left_out(name, evidence, metric.name)}
-    whole = [served for name, served in known.items() if standing_of(name, evidence, metric.name).use == "whole"]
-    return _Pool([own, *known.values()], [own, *whole], evidence.looks, told(earlier, evidence, metric.name))
+    counting = {name: served for name, served in earlier.items() if not left_out(name, evidence, metric.name)}
+    whole = [served for name, served in counting.items() if standing_of(name, evidence, metric.name).use == "whole"]
+    return _Pool([own, *counting.values()], [own, *whole], evidence.looks, told(earlier, evidence, metric.name))
 
 
 def _of_launches(

@@ -38,8 +38,8 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
             wording = f"{arm.name}: {right} of {n} needles found, at least {low * 100:.1f} % (95 % one-sided)"
             if arm.role == "candidate" and arms.baseline is not None and answers(arms.baseline):
                 gained, lost, common = paired_answers(arm, arms.baseline)
-                wanted = evidence.confidence(confidence)
-                bound = paired_difference_lower(gained, lost, common, wanted) if common else -1.0
+                corrected = evidence.confidence(confidence)
+                bound = paired_difference_lower(gained, lost, common, corrected) if common else -1.0
                 kept = preserved(native_right(arm, arms.baseline), common, bound, margin)
                 wording += f", {'preserved' if kept else 'not shown to be preserved'} within {margin * 100:.0f} points"
             yield ClaimDraft(
