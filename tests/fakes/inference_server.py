@@ -46,6 +46,14 @@ END = "<end>"
 class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 64  # of five, the kernel lets some of eight connections at once wait for a second
 
+    def process_request(self, request, client_address):
+        for _ in range(200):  # a busy machine refuses a thread for a moment
+            try:
+                return super().process_request(request, client_address)
+            except RuntimeError:
+                time.sleep(0.05)
+        raise RuntimeError("no thread could be started for ten seconds")
+
 
 def words_of(body: str, drawn: str, count: int) -> list[str]:
     """Return the words that these weights add to a text."""

@@ -31,6 +31,7 @@ from bridge.system.clock import Clock
 _NVIDIA_CONTROL: Final = "/dev/nvidiactl"
 _DISK_EVERY_S: Final = 0.5
 _DISK_EFFORT: Final = 10  # a look at the disk may take at most a tenth of the time between looks
+_OTHERS_TASKS_COUNT: Final = 1024  # threads that other programs of the same user may start while a run goes on
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def rlimits(limits: Limits, uid: int) -> dict[str, int]:
         "RLIMIT_CORE": 1,
         "RLIMIT_NOFILE": limits.open_files,
         # Counts threads, and everything else this user runs; does not bind root.
-        "RLIMIT_NPROC": _threads_of(uid) + tasks_in_kernel(limits),
+        "RLIMIT_NPROC": _threads_of(uid) + _OTHERS_TASKS_COUNT + tasks_in_kernel(limits),
         "RLIMIT_FSIZE": limits.output_bytes + limits.output_bytes // 4 + MIB,
     }
     if not Path(_NVIDIA_CONTROL).exists():

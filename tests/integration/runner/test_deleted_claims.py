@@ -15,7 +15,7 @@ def delete_claim(s, ref) -> None:
 
 
 def test_a_claim_deleted_while_its_run_goes_on_is_put_back_and_the_result_published(site):
-    s = site(work=WAIT_FOR_GO, lease_s=3.0)
+    s = site(work=WAIT_FOR_GO, lease_s=12.0)  # a busy machine renews within it
     s.create_bus()
     ref = s.ask()
     s.start("serve", "--bus", s.route)
@@ -48,7 +48,7 @@ def test_a_claim_deleted_while_its_runner_was_down_is_put_back_and_the_run_follo
 
 @pytest.mark.ci
 def test_a_claim_deleted_beside_a_second_runner_starts_nothing_again_and_publishes_no_refusal(site):
-    s = site(work=WAIT_FOR_GO, lease_s=3.0)
+    s = site(work=WAIT_FOR_GO, lease_s=12.0)  # a busy machine renews within it
     for name in ("one", "two"):
         assert s.run("keygen", name=name).code == 0
     s.create_bus()
