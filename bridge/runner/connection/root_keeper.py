@@ -62,16 +62,20 @@ class RootKeeper:
             self._log.warning("the bus record was deleted: put back, bus %s", self._link.record.bus_id)
 
     def _tend_root(self) -> None:
-        known = self._keys.known
-        if known is None or known.note is None or "root" in self._rests.resting():
+        known, resting = self._keys.known, self._rests.resting()
+        if known is None or known.note is None:
+            return
+        if self._link.bus.is_root_withheld:  # it may be its owner's next one, with a revocation
+            if "withheld" not in resting:
+                self._rests.failed("withheld")
+                self._log.warning(
+                    "the remote lists the bus's root and does not give it; where its object is lost there: "
+                    "kakeya-runner bus repair"
+                )
+            return
+        if "root" in resting:
             return
         self._rests.failed("root")
-        if self._link.bus.is_root_withheld:  # it may be its owner's next one, with a revocation
-            self._log.warning(
-                "the remote lists the bus's root and does not give it; where its object is lost there: "
-                "kakeya-runner bus repair"
-            )
-            return
         try:
             with self._link.lock:
                 landed = self._link.bus.write_root(known.root.files, self._link.bus.root_tip)

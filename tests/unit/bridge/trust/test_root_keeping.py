@@ -121,6 +121,27 @@ def test_a_root_that_the_remote_does_not_give_now_is_not_replaced_and_is_read_on
     assert dict(runner.keys.root().files) == revoking
 
 
+def test_a_root_that_was_withheld_for_hours_comes_back_as_soon_as_its_ref_is_deleted(tmp_path: Path) -> None:
+    """As `bus repair` deletes it where its object is lost: the warnings meanwhile were no tries to put it back."""
+    clock = FakeClock(NOW)
+    made = MemoryBus(clock=clock)
+    owner = make_key(tmp_path / "owner")
+    content = RootContent(bus_record(clock))
+    first = write_root(content, owner, NOW)
+    assert made.write_root(first, None)
+    runner = Keeper(tmp_path / "runner", made.remote, clock)
+    assert made.write_root(write_root(content, owner, NOW, read_root(first)), made.remote.refs[ROOT])
+    lost = made.remote.refs[ROOT]
+    del made.remote.objects[lost]
+    for _ in range(36):
+        runner.poll()
+        clock.advance(600.0)
+    assert made.remote.refs[ROOT] == lost
+    del made.remote.refs[ROOT]
+    runner.poll()
+    assert ROOT in made.remote.refs
+
+
 RECORD = names.bus_ref(names.DEFAULT_PREFIX)
 
 
