@@ -107,8 +107,7 @@ class BusIdentity:
     def write_root(self, files: Mapping[str, bytes], moment: str, over: str | None) -> bool:
         """Replace the root's files at exactly this tip; return whether it landed."""
         landed = self._root.write(self.record().prefix, files, moment, over)
-        if landed is not None:
-            self._record = None  # the root that was written says what the record is
+        self._record = None  # the root that is there now, ours or another writer's, says what the record is
         return landed is not None
 
     def record(self) -> BusRecord:

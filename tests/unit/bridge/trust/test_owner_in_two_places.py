@@ -25,7 +25,7 @@ from bridge.trust.root import RootError, fingerprint, read_root, write_root
 from bridge.trust.root_memory import RootMemory
 from bridge.trust.signing_key import SigningKey, open_key
 from tests.fakes.bus_actors import FakeClock
-from tests.fakes.memory_bus import BUS_ID, MemoryBus, MemoryRemote
+from tests.fakes.memory_bus import BUS_ID, Faults, MemoryBus, MemoryRemote
 from tests.unit.bridge.trust.stage import NOW
 from tests.unit.bridge.trust.test_root_machine import new_key
 
@@ -170,6 +170,21 @@ def test_an_account_that_only_did_not_look_for_a_while_goes_on(places: Places) -
     places.change("desk", "bus", "revoke", "host0")
     places.change("laptop", "bus", "add", "host1")
     assert places.revoked() == {stolen}
+
+
+def test_a_change_that_another_account_was_just_before_is_made_after_it(places: Places) -> None:
+    """As two jobs are that ask for a ticket each at the same moment."""
+    others = ["host1"]
+
+    def first(operation: str) -> None:
+        if operation == "push" and others:
+            places.change("desk", "bus", "add", others.pop())
+
+    bus = MemoryBus(places.remotes["bus"], clock=places.clock, faults=Faults(first))
+    key = pinned(f"host2={new_key().public}", "a test")
+    BusOwner(bus, places.folder / "laptop", places.clock).change(lambda content: with_runner(content, key, NOW))
+    names = {runner.name for runner in read_root(places.shown("bus")).content.runners}
+    assert names == {"host0", "host1", "host2"}
 
 
 @pytest.mark.parametrize("shown", ["nothing", "an older root of its own"])
