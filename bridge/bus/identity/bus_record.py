@@ -12,11 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bridge.bus.content import commits
-from bridge.bus.identity.root_ref import RootRef
+from bridge.bus.identity.root_ref import RootRef, withheld
 from bridge.bus.refs import names
 from bridge.bus.store.interface import Listing, MalformedObjectError, MissingObjectError, RefStore, RefUpdate
 from bridge.bus.store.swap import swap, tips_of
-from bridge.errors import WRONG_BUS_REMEDY, BusError, BusMissingError, BusMovedError, ObjectError, WrongBusError
+from bridge.errors import (
+    WRONG_BUS_REMEDY,
+    BusError,
+    BusMissingError,
+    BusMovedError,
+    IntegrityError,
+    ObjectError,
+    UsageError,
+    WrongBusError,
+)
 from bridge.limits import MIB
 from bridge.records.bus import BusRecord
 from bridge.version import VERSION
@@ -117,7 +126,8 @@ class BusIdentity:
             BusMovedError: the bus is at another remote.
             BusMissingError: the remote carries none.
             WrongBusError: it carries another one than the pinned one.
-            BusError: two records and no pin, an unreadable record, or one that needs a newer client.
+            BusError: two records and no pin, an unreadable record, one that needs a newer client, or no root where
+                this reader needs to see it.
         """
         if self._record is None:
             self._tip, self._record = self._find()
@@ -280,7 +290,11 @@ class BusIdentity:
         raise BusMovedError(words, moved_to=place, is_signed=is_signed, remedy=remedy)
 
     def _signed(self, tips: Mapping[str, str]) -> BusRecord | None:
-        """Return the record in the root that this reader goes by, None where it goes by none."""
+        """Return the record in the root that this reader goes by, None where it goes by none.
+
+        Raises:
+            BusError: the reader needs to see a root that the remote does not give.
+        """
         if self._judge_root is None:
             return None
         files = None if self._root_tip is None else self._root.files(self._root_tip)
@@ -293,7 +307,14 @@ class BusIdentity:
                     return None  # which the search for the record itself reports
         if bus_id is None and files is not None:  # somebody deleted the record or pushed over it; the root holds it
             bus_id = _stated_id(files)
-        return None if bus_id is None else self._judge_root(files, bus_id)
+        if bus_id is None:
+            return None
+        try:
+            return self._judge_root(files, bus_id)
+        except (IntegrityError, UsageError) as error:  # what it says of a root without files
+            if self.is_root_withheld:
+                raise withheld(self._store.route) from error
+            raise
 
     def _readable(self, tips: Mapping[str, str]) -> tuple[list[tuple[str, str, BusRecord]], BusError | None]:
         """Return the records that can be read, and what is wrong with one that cannot."""

@@ -89,3 +89,11 @@ class RootRef:
                 }
         finally:
             self._store.drop(name)
+
+
+def withheld(route: str) -> BusError:
+    """Return the error of who needs to know what a root says that the remote lists and does not give."""
+    return BusError(
+        f"{route} lists its root and does not give it: nobody knows what it says",
+        remedy="the same command again; where its object is lost there: kakeya-runner bus repair",
+    )

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from bridge.bus.identity.root_ref import withheld
 from bridge.bus.sides.runner import RunnerBus
 from bridge.errors import BusError, UsageError
 from bridge.limits import CLOCK_SKEW_MAX_S
@@ -234,10 +235,7 @@ class BusOwner:
         if note is None or self._shown is None:
             return None
         if self._bus.is_root_withheld:
-            raise BusError(
-                f"{self._bus.route} lists its root and does not give it: nobody knows what it says",
-                remedy="the same command again; where its object is lost there: kakeya-runner bus repair",
-            )
+            raise withheld(self._bus.route)
         try:
             other = read_root(self._shown)
         except RootError:

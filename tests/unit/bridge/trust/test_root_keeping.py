@@ -19,7 +19,7 @@ from bridge.runner.connection.root_keeper import RootKeeper
 from bridge.system.gitobjects import commit
 from bridge.trust import runner_key
 from bridge.trust.judgement import NamedKey
-from bridge.trust.root import RootContent, read_root, write_root
+from bridge.trust.root import RootContent, fingerprint, read_root, write_root
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 from tests.unit.bridge.trust.stage import NOW, make_key
@@ -140,6 +140,23 @@ def test_a_root_that_was_withheld_for_hours_comes_back_as_soon_as_its_ref_is_del
     del made.remote.refs[ROOT]
     runner.poll()
     assert ROOT in made.remote.refs
+
+
+def test_a_reader_who_was_told_the_owner_takes_a_root_that_is_not_given_now_for_nobody_s_forgery(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock(NOW)
+    made = MemoryBus(clock=clock)
+    record, owner = made.identity(), make_key(tmp_path / "owner")
+    assert made.write_root(write_root(RootContent(record), owner, NOW), None)
+    tip = made.remote.refs[ROOT]
+    withheld = made.remote.objects.pop(tip)
+    fresh = MemoryBus(made.remote, clock=clock)  # as the clone of each job is
+    fresh.use_root(KnownKeys(tmp_path / "reader", "mini", owner=fingerprint(owner.public)).judge_root)
+    with pytest.raises(BusError, match="lists its root and does not give it"):
+        fresh.identity()
+    made.remote.objects[tip] = withheld
+    assert fresh.identity() == record
 
 
 RECORD = names.bus_ref(names.DEFAULT_PREFIX)
