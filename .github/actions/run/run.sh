@@ -37,7 +37,7 @@ echo "id=$id" >> "$GITHUB_OUTPUT"
 
 if [ -n "$KAKEYA_ASK_DISPATCH" ]; then
   branch=$(field request ref)
-  GH_TOKEN="${GH_TOKEN:-$KAKEYA_ASK_TOKEN}" gh workflow run "$KAKEYA_ASK_DISPATCH" -f request_branch="${branch#refs/heads/}"
+  GH_TOKEN="${GH_TOKEN:-${GITHUB_TOKEN:-$KAKEYA_ASK_TOKEN}}" gh workflow run "$KAKEYA_ASK_DISPATCH" -f request_branch="${branch#refs/heads/}"
 fi
 
 waiting=("$id" --wait-timeout "$KAKEYA_ASK_WAIT")

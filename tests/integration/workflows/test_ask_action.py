@@ -95,7 +95,14 @@ def test_a_job_asks_signed_waits_and_has_the_summary(people, tmp_path):
     assert not (tmp_path / "kakeya-key").exists()
 
 
-def test_a_workflow_that_wakes_the_host_is_dispatched_with_the_token_of_the_job(people, tmp_path):
+@pytest.mark.parametrize(
+    ("of_workflow", "used"),
+    [({}, JOB_TOKEN), ({"GITHUB_TOKEN": "token-of-the-workflow"}, "token-of-the-workflow")],
+)
+def test_a_workflow_that_wakes_the_host_is_dispatched_with_its_own_token_or_the_job_s(
+    people, tmp_path, of_workflow, used
+):
+    people.colleague.environment = people.colleague.environment | of_workflow
     program = tmp_path / "bin" / "gh"
     program.parent.mkdir()
     program.write_text(GH)
@@ -106,7 +113,7 @@ def test_a_workflow_that_wakes_the_host_is_dispatched_with_the_token_of_the_job(
 
     assert ran.returncode == 0, ran.stderr
     token, words = (tmp_path / "dispatched").read_text().splitlines()
-    assert token == JOB_TOKEN
+    assert token == used
     assert words.startswith(f"workflow run mac-bridge.yml -f request_branch=mac-bridge/mlx-env-probe-{outputs['id']}")
 
 
