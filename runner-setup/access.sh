@@ -23,6 +23,7 @@ ensure_shell() { # user, its shell, the shell it needs or nothing, command that 
 
 # A second line would be a key of its own, without the forced command; so would options before the key replace ours.
 check_ssh_access() {
+  [ -n "$SSH_KEY_FILE" ] || return 0
   [ -f "$SSH_KEY_FILE" ] || die "no public key at $SSH_KEY_FILE" "pass --ssh-key with the file of a public key"
   local shape='^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}( [^[:cntrl:]]*)?$'
   if [ "$(awk 'END { print NR }' "$SSH_KEY_FILE")" != 1 ] || ! LC_ALL=C grep -qE "$shape" "$SSH_KEY_FILE"; then
@@ -35,7 +36,6 @@ check_ssh_access() {
 
 ensure_ssh_access() { # home-of-the-runner-user
   [ -n "$SSH_KEY_FILE" ] || return 0
-  check_ssh_access
   refuse_link "$1/.ssh/authorized_keys"
   refuse_other_kind "$1/.ssh" folder -d
   refuse_other_kind "$1/.ssh/authorized_keys" file -f
@@ -63,6 +63,13 @@ verify_checksum() { # file sha256
   local got
   got=$(digest_of "$1")
   [ "$got" = "$2" ] || die "checksum of $1 is $got, expected $2" "download it again from the page that published the checksum"
+}
+
+# What ends in the middle has changed what a service goes by, and the next run finds that right: nobody restarts it.
+check_actions_archive() {
+  if [ -z "$ACTIONS_URL" ] || [ "$MODE" = check ] || [ -f "$ACTIONS_HOME/runner/.runner" ]; then return 0; fi
+  [ -f "$ACTIONS_ARCHIVE" ] || die "no Actions runner archive at '$ACTIONS_ARCHIVE'" "download it and pass --actions-archive and --actions-sha256"
+  verify_checksum "$ACTIONS_ARCHIVE" "$ACTIONS_SHA256"
 }
 
 read_token() { # from a file or standard input, never from the command line, where every user of the host sees it
@@ -183,8 +190,7 @@ ensure_actions_runner() { # folder
     wrong "Actions runner: $folder is not registered" "run this script again with the --actions options"
     return
   fi
-  [ -f "$ACTIONS_ARCHIVE" ] || die "no Actions runner archive at '$ACTIONS_ARCHIVE'" "download it and pass --actions-archive and --actions-sha256"
-  verify_checksum "$ACTIONS_ARCHIVE" "$ACTIONS_SHA256"
+  check_actions_archive
   act "unpack the Actions runner: $folder" unpack "$ACTIONS_ARCHIVE" "$folder"
   act "register it for $ACTIONS_URL with labels $KAKEYA_LABEL,$MACHINE_LABEL" register_actions_runner "$folder"
 }

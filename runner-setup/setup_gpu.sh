@@ -332,6 +332,8 @@ install_all() {
   check_bus
   check_paths
   check_policy_words "$CONFIG/policy.toml"
+  check_ssh_access
+  check_actions_archive
   find_python
   pin_python
   needs git git

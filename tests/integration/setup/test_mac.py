@@ -187,9 +187,10 @@ def test_a_set_up_that_ended_before_its_daemon_was_loaded_is_taken_away_too(tmp_
 
 
 STEPS = (
-    "check_bus check_paths check_policy_words find_python pin_python needs_git say_filevault needs ensure_user"
-    " ensure_folder ensure_environment ensure_models ensure_policy ensure_key ensure_file ensure_ssh_access"
-    " ensure_actions drop_other_way ensure_wakefulness ensure_service ensure_receipt plist_text rotate_text"
+    "check_bus check_paths check_policy_words check_ssh_access check_actions_archive find_python pin_python needs_git"
+    " say_filevault needs ensure_user ensure_folder ensure_environment ensure_models ensure_policy ensure_key"
+    " ensure_file ensure_ssh_access ensure_actions drop_other_way ensure_wakefulness ensure_service ensure_receipt"
+    " plist_text rotate_text"
 )
 
 

@@ -26,6 +26,27 @@ def test_an_actions_archive_with_another_checksum_is_refused(tmp_path) -> None:
     assert "secret-token" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--ssh-key", "none.pub"), "error: no public key at none.pub\n"),
+        (
+            ("--actions-url", "https://example.org/o/r", "--actions-archive", "none.tar.gz"),
+            "error: no Actions runner archive at 'none.tar.gz'\n",
+        ),
+    ],
+)
+def test_a_key_or_an_archive_that_is_none_is_refused_before_anything_is_made(tmp_path, words, error) -> None:
+    """Changed before, the environment would be found right by the next run, which would not restart the service."""
+    host = Host(tmp_path)
+    before = host.files()
+
+    done = host.setup(*words)
+
+    assert (done.returncode, host.files()) == (2, before), done.stdout
+    assert done.stderr.startswith(error)
+
+
 def test_a_user_for_jobs_goes_together_with_every_way_in(tmp_path) -> None:
     """Whoever serves, the runner's user asks for runs at the socket, and the unit behind it is the user for jobs."""
     host, key = Host(tmp_path), tmp_path / "agent.pub"
