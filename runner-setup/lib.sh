@@ -372,15 +372,22 @@ ensure_environment() { # prefix
   fi
 }
 
-# The first file of a clone that is not installed as it is, or another version than a wheel's name has; else nothing.
+# The first file of a clone or a wheel that is not installed as it is; of a wheel that is not here, which its name alone
+# tells of, another version than that has; else nothing.
 UNLIKE_PACKAGE='
-import importlib.metadata, importlib.util, sys
+import importlib.metadata, importlib.util, sys, zipfile
 from pathlib import Path
 
-package = Path(sys.argv[1])
-installed = importlib.metadata.version("kakeya")
-if package.suffix == ".whl":
-    print("" if package.name.split("-")[1] == installed else installed)
+package, installed = Path(sys.argv[1]), importlib.metadata.distribution("kakeya")
+if package.suffix == ".whl" and package.is_file():
+    wheel = zipfile.ZipFile(package)
+    for name in sorted(wheel.namelist()):
+        path = Path(installed.locate_file(name))
+        same = path.is_file() and path.read_bytes() == wheel.read(name)
+        if not same and not name.endswith(("/", "/RECORD")):  # which pip adds to
+            sys.exit(print(name))
+elif package.suffix == ".whl":
+    print("" if package.name.split("-")[1] == installed.version else installed.version)
 for name in ("bridge", "engine") if package.is_dir() else ():
     here = Path(importlib.util.find_spec(name).origin).parent
     files = [(folder, path) for folder in (here, package / name) for path in folder.rglob("*.*")]

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,16 @@ import pytest
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.policy.file import read_policy
 from tests.integration.setup.machine import ROOT, SETUP, Host, copied_source, linked_package, twin
+
+
+def build_again(wheel: Path) -> None:
+    """Make of a wheel one of the same version and another file, as a later clone does."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    files["kakeya-tree.pth"] += b"# of a later clone\n"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
 
 
 def fault_hides_the_receipt(host: Host) -> bool:
@@ -66,6 +77,12 @@ class TestLinux:
         version = [environment / "bin/python", "-I", "-c", "from importlib.metadata import *; print(version('kakeya'))"]
         assert subprocess.run(version, capture_output=True, text=True, check=True).stdout == "99.1\n"
         assert host.running("kakeya-runner").read_text() == "restarted\n", done.stdout
+        assert host.setup().stdout.splitlines()[-1] == "0 change(s) made"
+
+        build_again(host.source)
+        later = host.setup("--check")
+        assert f"code: not as {host.source} has it: kakeya-tree.pth\n" in later.stdout
+        assert host.setup().returncode == 0
         assert host.setup().stdout.splitlines()[-1] == "0 change(s) made"
 
     def test_the_installed_runner_starts_from_its_own_environment(self, installed) -> None:
