@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -164,3 +165,10 @@ def test_every_set_up_option_of_a_guide_exists(page: Path) -> None:
         assert (ROOT / "runner-setup" / script).is_file()
         for option in re.findall(r"--[a-z0-9-]+", words.split("#")[0]):
             assert re.search(rf"^  {option}\b", library, re.MULTILINE), f"{page.name}: {script} {option}"
+
+
+def test_nothing_is_committed_that_is_built_where_it_is_used() -> None:
+    """A program built here would be taken for the one that `make` builds on another kind of machine."""
+    words = ["git", "ls-files", "--cached", "--ignored", "--exclude-per-directory=.gitignore"]
+    committed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert committed.stdout.splitlines() == []
