@@ -348,6 +348,8 @@ install_all() {
   ensure_folder "state folder" 700 "$STATE" "$DAEMON"
   ensure_folder "log folder" 750 "$LOGS" "$DAEMON"
   [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS" root
+  # Before anything is changed that the service goes by: the next run would find that right, and leave the service alone.
+  if [ -n "$ROOT" ]; then right "the bus: not asked below --root"; else ensure_way_to_bus "$STATE"; fi
   before=$CHANGED
   ensure_environment "$PREFIX"
   environment_changes=$((CHANGED - before))

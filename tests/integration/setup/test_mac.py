@@ -137,8 +137,8 @@ esac
 """
 
 
-def function_of_the_script(name: str) -> str:
-    script = (SETUP / "setup_mac.sh").read_text()
+def function_of_the_script(name: str, script_name: str = "setup_mac.sh") -> str:
+    script = (SETUP / script_name).read_text()
     return script[script.index(f"\n{name}() {{") :].partition("\n}\n")[0] + "\n}\n"
 
 
@@ -188,17 +188,19 @@ def test_a_set_up_that_ended_before_its_daemon_was_loaded_is_taken_away_too(tmp_
 
 STEPS = (
     "check_bus check_paths check_policy_words check_ssh_access check_actions_archive find_python pin_python needs_git"
-    " say_filevault needs ensure_user ensure_folder ensure_environment ensure_models ensure_policy ensure_key"
-    " ensure_file ensure_ssh_access ensure_actions drop_other_way ensure_wakefulness ensure_service ensure_receipt"
-    " plist_text rotate_text"
+    " say_filevault needs ensure_apparmor ensure_user ensure_folder ensure_environment ensure_models ensure_policy"
+    " ensure_key ensure_file ensure_ssh_access ensure_actions drop_other_way ensure_wakefulness ensure_service"
+    " ensure_receipt plist_text rotate_text"
 )
 
 
-def test_while_the_bus_is_closed_to_its_user_nothing_is_changed_that_a_daemon_goes_by(tmp_path) -> None:
-    """As another --bus is at first: the next run would find its file right, and leave the loaded daemon alone."""
-    functions = "".join(map(function_of_the_script, ("paths", "install_all")))
+@pytest.mark.parametrize("script", ["setup_mac.sh", "setup_gpu.sh"])
+def test_while_the_bus_is_closed_to_its_user_nothing_is_changed_that_a_service_goes_by(tmp_path, script) -> None:
+    """As another --bus is at first: the next run would find its file right, and leave the loaded service alone."""
+    functions = "".join(function_of_the_script(name, script) for name in ("paths", "install_all"))
     steps = f'for name in {STEPS}; do eval "$name() {{ echo $name; }}"; done'
-    words = f"{functions}ROOT={tmp_path}; {steps}; ensure_way_to_bus() {{ echo ensure_way_to_bus; exit 2; }}"
+    root = tmp_path if script == "setup_mac.sh" else ""  # below a root of its own Linux has no user to ask as
+    words = f"{functions}ROOT={root}; {steps}; ensure_way_to_bus() {{ echo ensure_way_to_bus; exit 2; }}"
 
     done = ask_shell(f"{words}; paths; install_all")
 

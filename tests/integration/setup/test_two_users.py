@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="root makes users, on Linux"),
 ]
+BUS = "/srv/bus.git"
 ENTER = """
 set -eu
 mount --make-rprivate /
@@ -39,11 +40,12 @@ class Overlay:
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
         command = ["unshare", "--mount", "bash", "-c", ENTER.format(top=self.top), "bash", script]
-        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd="/")
+        own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_CONFIG_")}
+        return subprocess.run(command, env=own, capture_output=True, text=True, timeout=600, check=False, cwd="/")
 
     def setup(self, source: Path, *options: str) -> subprocess.CompletedProcess[str]:
         words = [
-            *("bash", str(ROOT / "runner-setup" / "setup_gpu.sh"), "--bus", "https://example.org/owner/bus.git"),
+            *("bash", str(ROOT / "runner-setup" / "setup_gpu.sh"), "--bus", BUS),
             *("--name", "box", "--package", str(source), "--extras", "''", *options),
             *("--constraints", str(ROOT / "constraints.txt"), "--service-manager", "/usr/local/bin/stub-systemctl"),
         ]
@@ -59,6 +61,8 @@ def made(request, tmp_path_factory) -> tuple[Overlay, Path, tuple[str, ...]]:
     source = copied_source(tmp_path_factory.mktemp("source"))
     for folder in (source, *source.parents):
         folder.chmod(folder.stat().st_mode | 0o055)
+    opened = f"git init --quiet --bare {BUS} && git config --system --add safe.directory {BUS}"
+    assert overlay.run(opened).returncode == 0  # the service's user comes to a bus of root's
     done = overlay.setup(source, *request.param)
     assert done.returncode == 0, done.stdout + done.stderr
     return overlay, source, request.param
