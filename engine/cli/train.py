@@ -53,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     target.add_argument("--documents", type=positive, default=12_000, help="structured documents to draw rows from")
     target.add_argument("--export-at", type=positive, default=None, help="stop at this step and export what there is")
     dflash = verbs.add_parser("dflash", parents=[common], help="train a DFlash drafter for a target")
-    dflash.add_argument("--target", type=Path, required=True, help="folder of the trained target")
+    dflash.add_argument("--target", type=Path, required=True, help="folder of the trained target, or a model's name")
     dflash.add_argument("--preset-size", choices=DRAFTER_SIZES, default="small")
     dflash.add_argument("--steps", type=positive, required=True)
     dflash.add_argument("--rows", type=positive, default=4096, help="regenerated rows to train on")
@@ -207,14 +207,14 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
     import torch
 
     from engine.checkpoint import resolve_model
-    from engine.options import from_here
     from engine.training.corpus import read_corpus
     from engine.training.dflash import DrafterRun, train_drafter
     from engine.training.record import write_training
     from engine.training.tokenizer import MASK_ID, PAD_ID
 
     torch.set_num_threads(arguments.threads)
-    folder = resolve_model(from_here(str(arguments.target)) or "")
+    target: Path = arguments.target  # a folder here, as `train target` writes it, or the name of a model
+    folder = target.absolute() if (target / "config.json").is_file() else resolve_model(str(target))
     mask, pad, requests = MASK_ID, PAD_ID, None
     if arguments.prompts == "packages":
         mask, pad, requests = _of_packages(arguments, folder)

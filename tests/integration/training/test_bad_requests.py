@@ -31,6 +31,17 @@ def test_a_target_that_is_nowhere_is_named(tmp_path: Path, capsys: pytest.Captur
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_target_in_this_folder_comes_before_a_shipped_one_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `train target --out NAME` leaves it; the shipped one has a tokenizer, this one has none."""
+    tiny_torch.write_target(tmp_path / "kakeya-tiny-qwen3", "qwen3")
+    monkeypatch.chdir(tmp_path)
+    for target in ("kakeya-tiny-qwen3", "./kakeya-tiny-qwen3"):
+        code, error = refused(capsys, "dflash", "--target", target, "--out", "made", "--steps", "2", "--rows", "1")
+        assert (code, f"no tokenizer.json in {tmp_path / 'kakeya-tiny-qwen3'}" in error) == (3, True), error
+
+
 def test_a_target_with_a_misshapen_tensor_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from safetensors.torch import load_file, save_file
 
