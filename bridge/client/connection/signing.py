@@ -23,6 +23,7 @@ from bridge.system.durable import write_atomically
 from bridge.trust.ssh_signatures import NAMESPACE, fingerprint, fingerprint_of, sign
 
 AUTO: Final = "auto"
+_ED25519: Final = "ssh-ed25519 "
 _WALL_S: Final = 10.0
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._@+-]+")
 
@@ -60,7 +61,9 @@ class SigningIdentity:
 
     @property
     def trust_command(self) -> str:
-        """Return what the host's owner types to let this person in."""
+        """Return what the host's owner types to let this person in; `welcome` takes one type of key."""
+        if not self.public.startswith(_ED25519):
+            return f"kakeya-runner trust add '{self.public}' --principal {self.principal}"
         return f"kakeya-runner welcome '{self.principal} {self.public}'"
 
 
@@ -121,7 +124,10 @@ def choose(
         return SigningChoice(str(path), name)
     if key is None and present is not None and present.key != OFF:
         return SigningChoice(present.key, name)
-    usable = next((candidate for candidate in _candidates(settings, environment) if _works(candidate)), None)
+    candidates = _candidates(settings, environment)
+    if key == AUTO:  # its line is for `welcome`, which takes no other type
+        candidates = (path for path in candidates if path.is_file() and (_public_of(path) or "").startswith(_ED25519))
+    usable = next(filter(_works, candidates), None)
     if usable is None and key == AUTO:
         usable = _make(settings.config_dir)
     if usable is None and principal is not None:

@@ -112,6 +112,27 @@ def test_auto_finds_the_users_key_before_it_makes_one(requester, tmp_path):
 
 
 @pytest.mark.needs("ssh-keygen")
+def test_auto_passes_over_a_key_that_no_line_for_welcome_can_hold(requester, tmp_path):
+    other = tmp_path / "home" / ".ssh" / "id_ecdsa"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(other)], check=True, timeout=240)
+    assert init(requester, "--signing-key", "auto")["public_key"].startswith("ssh-ed25519 ")
+    assert discover(tmp_path, environment_of(requester)).signing.key.endswith("/signing_key")
+
+
+@pytest.mark.needs("ssh-keygen")
+def test_the_owner_of_a_host_is_told_the_command_that_takes_the_type_of_a_named_key(requester, tmp_path):
+    other, mine = tmp_path / "ecdsa", make_key(tmp_path, "mine")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(other)], check=True, timeout=240)
+    public = " ".join(other.with_suffix(".pub").read_text().split()[:2])
+    for key, command in (
+        (other, f"kakeya-runner trust add '{public}' --principal {WHO}"),
+        (mine.path, f"kakeya-runner welcome '{WHO} {mine.public}'"),
+    ):
+        ran = requester.run("init", "--bus", "memory", "--principal", WHO, "--signing-key", str(key))
+        assert (ran.code, command in ran.err) == (0, True), ran.err
+
+
+@pytest.mark.needs("ssh-keygen")
 def test_a_key_with_a_passphrase_is_passed_over_and_asks_nothing(requester, tmp_path):
     path = tmp_path / "home" / ".ssh" / "id_ed25519"
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "a passphrase", "-f", str(path)]
