@@ -146,13 +146,13 @@ def _refuse_taken(place: Place, name: str, key: str, fingerprint: str) -> None:
         if line.use == "revoked" and (line.matches(name) or line.matches(fingerprint)):
             raise UsageError(
                 f"{name} or the key is revoked on this host",
-                remedy=f"kakeya-runner trust add '{key}' --principal {name} takes both off that list",
+                remedy=f"kakeya-runner trust add '{key}' --principal {name} --here takes both off that list",
             )
-    for principals, listed_key in _known(place):
+    for principals, listed_key, ending in _known(place):
         if listed_key != fingerprint and name in principals:
             raise UsageError(
                 f"{name} is listed with another key, {listed_key}",
-                remedy=f"if it is no longer used: kakeya-runner trust remove {name}, then welcome again",
+                remedy=f"if it is no longer used: kakeya-runner trust {ending} {name}, then welcome again",
             )
         if listed_key == fingerprint and principals != (name,):
             raise UsageError(
@@ -165,10 +165,14 @@ def _refuse_taken(place: Place, name: str, key: str, fingerprint: str) -> None:
         )
 
 
-def _known(place: Place) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield names and fingerprint of each key that a list names."""
-    yield from ((line.principals, line.fingerprint) for line in place.files.listed() if line.use != "revoked")
-    yield from ((names, key) for line, names, key in _root_signers(place) if "valid-before" not in line)
+def _known(place: Place) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Yield names and fingerprint of each key that a list names, with the action of `trust` that ends it there."""
+    for line in place.files.listed():
+        if line.use != "revoked":
+            yield line.principals, line.fingerprint, "remove" if line.use == "request" else "remove --code"
+    for entry, names, key in _root_signers(place):
+        if "valid-before" not in entry:
+            yield names, key, "retire"
 
 
 def _root_signers(place: Place) -> Iterator[tuple[str, tuple[str, ...], str]]:

@@ -276,7 +276,8 @@ class Signers:
 
 def _revoked_error(why: str) -> PolicyRefusedError:
     return PolicyRefusedError(
-        why, remedy="ask the owner; they can undo it with kakeya-runner trust add KEY --principal NAME"
+        why,
+        remedy="ask the owner; what this host revoked, kakeya-runner trust add KEY --principal NAME --here takes back",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -94,10 +96,35 @@ def test_a_name_of_somebody_else_and_a_key_of_somebody_else_are_refused(host, ke
         assert (code, words in err) == (2, True), err
 
 
-def test_a_revoked_person_is_not_let_in_again_by_the_same_line(host, key):
+def typed_remedy(err: str) -> list[str]:
+    """Return the words of the command that an error says to type, without the program's name."""
+    command = re.search(r"kakeya-runner (trust .*?)(?:,| takes|$)", " ".join(err.split()))
+    assert command is not None, err
+    return shlex.split(command[1])
+
+
+@pytest.mark.parametrize("owns", [True, False], ids=["in the root", "in the host's list"])
+def test_who_has_a_new_key_is_let_in_once_the_command_that_the_refusal_names_was_typed(
+    host, key, tmp_path, monkeypatch, owns
+):
+    if not owns:
+        monkeypatch.setenv("KAKEYA_OWNER_DIR", str(tmp_path / "somebody-else"))
+    new = make_key(tmp_path, "new")
+    assert host("welcome", f"{ADA} {key.public}", "--yes")[0] == 0
+    code, _, err = host("welcome", f"{ADA} {new.public}", "--yes")
+    assert (code, "listed with another key" in err) == (2, True), err
+    assert host(*typed_remedy(err))[0] == 0
+    code, _, err = host("welcome", f"{ADA} {new.public}", "--yes")
+    assert code == 0, err
+
+
+def test_a_revoked_person_is_not_let_in_again_by_the_same_line_before_the_command_that_it_names(host, key):
     assert host("revoke", ADA)[0] == 0
     code, _, err = host("welcome", f"{ADA} {key.public}", "--yes")
     assert (code, "is revoked on this host" in err) == (2, True)
+    assert host(*typed_remedy(err))[0] == 0
+    code, _, err = host("welcome", f"{ADA} {key.public}", "--yes")
+    assert code == 0, err
 
 
 def test_a_preset_that_this_host_has_not_is_refused_with_its_own(host, key, tmp_path):
