@@ -22,7 +22,7 @@ open(os.environ["KAKEYA_OUT"] + "/report.json", "w").write("{}")
 if os.fork() == 0:
     time.sleep(600)
 print("here", flush=True)
-time.sleep(1.0)
+while not os.path.exists("go-on"): time.sleep(0.02)
 """
 KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/sys")
 
@@ -42,6 +42,7 @@ def test_every_process_of_a_run_is_an_ordinary_user_and_its_report_comes_in(jobs
     def look():
         if jobs.heard and not users:
             users.update(users_below(jobs.keeper().pid))
+            (jobs.directory.work / "go-on").touch()
 
     execution = jobs.run(f"{PROGRAM}\n# {token}", stop=look)
     own = JOB_UID if os.getuid() == 0 else os.getuid()
