@@ -33,10 +33,9 @@ def supervise(call: HostCall[SuperviseOptions]) -> Answer:
 
 def _supervise(options: SuperviseOptions, is_alone: Callable[[], bool] | None = None) -> int:
     from bridge.executor.engines.node import at_node
-    from bridge.executor.holder.folder import JobFile, RunFolder, make_durable, take_soon
+    from bridge.executor.holder.folder import JobFile, RunFolder, make_durable
     from bridge.executor.holder.program import preload
     from bridge.executor.holder.program import supervise as run
-    from bridge.system.clock import SystemClock
 
     folder = RunFolder(Path(options.folder).absolute())
     if options.probe:
@@ -52,7 +51,6 @@ def _supervise(options: SuperviseOptions, is_alone: Callable[[], bool] | None = 
         return at_node(job, folder.root, tied=is_alone is not None)
 
     with folder.opened() as files:
-        take_soon(files.lock, SystemClock())
         version = metadata.version("kakeya")
         if run(files, version, lambda: True, is_alone=is_alone or (lambda: False), complete=complete):
             make_durable(files)

@@ -29,7 +29,7 @@ from bridge.executor.holder.folder import (
     SupervisorFacts,
     read_all,
     rewrite,
-    take,
+    take_soon,
     write_kept,
 )
 from bridge.executor.interface import Execution, Hooks, RunDirectory
@@ -72,7 +72,7 @@ def supervise(
         is_alone: returns whether the process that said go is gone, which ends a run that is tied to it.
         complete: returns the job with what only the machine that runs it can say.
     """
-    if not take(files.lock) or os.fstat(files.lock).st_size > 0 or not wait_for_go():
+    if not take_soon(files.lock, SystemClock()) or os.fstat(files.lock).st_size > 0 or not wait_for_go():
         return False
     sys.setswitchinterval(_SWITCH_S)
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # what a killed subreaper of a command leaves behind comes to us

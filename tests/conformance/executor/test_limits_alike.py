@@ -21,7 +21,7 @@ from tests.support.placed_queue import CLOCK
 
 SECRET = "s3cret-value"
 TALKS = f"print('{SECRET}', flush=True)\nprint('.' * 100_000 + '{SECRET}', flush=True)\nwhile True: pass"
-FILLS = "import os, time\nopen(os.environ['KAKEYA_OUT'] + '/big', 'wb').write(b'.' * 4_000_000)\ntime.sleep(60)"
+FILLS = "import os, time\nopen(os.environ['KAKEYA_OUT'] + '/big', 'wb').write(b'.' * 2_000_000)\ntime.sleep(60)"
 PROGRAMS = {
     "talks": (TALKS, ("cpu_s", "log_bytes"), {"cpu_s": 1.0, "log_bytes": 4096}),
     "fills": (FILLS, ("output_bytes",), {"output_bytes": 1_000_000}),

@@ -25,7 +25,7 @@ from bridge.records.jobspec import SandboxSpec
 from bridge.runner.maintenance.engine_checks import check_engine
 from tests.fakes.local_engine import HOST, LocalEngine
 from tests.support.placed_queue import CLOCK, FOREVER, PlacedQueue
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 
 class LocalQueue(PlacedQueue):
@@ -71,7 +71,7 @@ def test_what_will_never_begin_is_not_waited_for(queue: LocalQueue) -> None:
     job.status = replace(job.status, reason="PartitionTimeLimit", for_good=True)
     with pytest.raises(InfrastructureError, match=r"will never begin it: job 1, PENDING \(PartitionTimeLimit\)"):
         run.wait()
-    until(lambda: queue.engine.jobs[0].status.word == "CANCELLED", patience_s=20.0)
+    until(lambda: queue.engine.jobs[0].status.word == "CANCELLED")
 
 
 @pytest.mark.ci
@@ -137,12 +137,14 @@ def test_a_lock_that_a_dead_node_still_holds_keeps_no_run(queue: LocalQueue, mon
     assert supervisor is not None
     os.kill(supervisor.pid, 9)
     until(lambda: not folder.taken())
-    given_up = threading.Timer(30.0, setattr, (queue, "ask", "left"))
+    given_up = threading.Timer(PATIENCE_S, setattr, (queue, "ask", "left"))
     with (queue.handle / "lock").open("rb+") as lock:  # as the file server does until it hears from the node again
         assert take(lock.fileno())
         given_up.start()
-        came_to = queue.executor.recover(queue.handle, queue.hooks()).wait()
-        given_up.cancel()
+        try:
+            came_to = queue.executor.recover(queue.handle, queue.hooks()).wait()
+        finally:
+            given_up.cancel()
     assert (came_to.ending, came_to.log) == ("interrupted", b"up\n")
     assert "ended without a result" in str(came_to.message)
 

@@ -51,7 +51,7 @@ def test_an_answer_that_drips_has_the_time_of_the_whole_answer(begin: bytes) -> 
         began_s = CLOCK.steady_s()
         with pytest.raises(InfrastructureError, match="does not answer: not in time"):
             JobsServer(address, lambda: None, CLOCK).call("GET", "api", "version", patience_s=0.2)
-        assert CLOCK.steady_s() - began_s < 3.0
+        assert CLOCK.steady_s() - began_s < 8.0  # the server drips for more than ten
 
 
 def test_a_run_is_followed_by_its_own_name_and_what_waits_is_placed_by_one_listing(

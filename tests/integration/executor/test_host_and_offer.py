@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import sys
@@ -83,16 +84,20 @@ def test_a_sandbox_that_does_not_start_is_no_sandbox(need_sandbox):
 
 
 def test_a_sandbox_that_lets_a_run_out_is_no_sandbox():
-    offered = selftest.try_sandbox(
-        SystemClock(), None, lambda _, directory: Unconfined(nothing("a sieve"), directory.work)
-    )
+    reached: list[Path] = []
+
+    def sieve(spec, directory):
+        reached.append(Path(json.loads(spec.commands[0].argv[-1])["shared_tmp"]))  # other tests' trials have their own
+        return Unconfined(nothing("a sieve"), directory.work)
+
+    offered = selftest.try_sandbox(SystemClock(), None, sieve)
 
     assert offered.applied.kind == "none"
     assert offered.applied.reason.startswith("tried, and a run can ")
     open_to_all = {"write outside its directories", "see a process of the host", "leave a file for the next run"}
     assert open_to_all <= {escape.what for escape in offered.escapes if not escape.refused}
     assert {escape.what for escape in offered.escapes if escape.refused} >= {"leave a process"}
-    assert list(Path("/tmp").glob("kakeya-" + 16 * "[0-9a-f]")) == []
+    assert [(path.parent, path.exists()) for path in reached] == [(Path("/tmp"), False)]
 
 
 def test_a_sandbox_that_only_stops_writing_is_no_sandbox(need_sandbox, tmp_path):

@@ -10,6 +10,12 @@ from bridge.records.jobspec import EnvironmentVariable
 from tests.integration.executor.hostile import limits_of, no_survivors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hostile programs are written for Linux")
+UNTIL_READ = """
+import fcntl, struct, termios, time
+def until_read(pipe):
+    while struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]: time.sleep(0.01)
+"""
+"""What a program waits with until nothing of what it wrote is left in a pipe."""
 
 
 def test_a_log_flood_is_cut_in_the_middle_and_counted(jobs, token):
@@ -145,11 +151,12 @@ print("done {token}")
 
 
 def test_marks_are_stamped_on_arrival_and_bad_ones_are_counted(jobs, token):
-    program = f"""
+    program = f"""{UNTIL_READ}
 import json, os, time
 pipe = int(os.environ["KAKEYA_SAMPLE_PIPE"])
 def mark(**fields): os.write(pipe, json.dumps(fields).encode() + b"\\n")
 mark(event="start", sample="0/0/a/p")
+until_read(pipe)
 time.sleep(1.0)
 mark(event="first_token", sample="0/0/a/p")
 mark(event="end", sample="0/0/a/p", token_digest="{"a" * 64}")
@@ -172,12 +179,14 @@ os.write(pipe, b'{{"event":"start","sample":"unfinished')  # {token}
 
 
 def test_times_agree_with_each_other(jobs, token):
-    program = """
+    program = f"""{UNTIL_READ}
 import json, os, time
 pipe = int(os.environ["KAKEYA_SAMPLE_PIPE"])
-for _ in range(200): os.write(pipe, json.dumps({"event": "start", "sample": "s"}).encode() + b"\\n")
+def mark(event): os.write(pipe, json.dumps(dict(event=event, sample="s")).encode() + b"\\n")
+for _ in range(200): mark("start")
+until_read(pipe)
 time.sleep(0.6)
-os.write(pipe, json.dumps({"event": "end", "sample": "s"}).encode() + b"\\n")
+mark("end")
 """
     execution = jobs.run(program, f"print('{token}')")
     first, second = execution.commands

@@ -18,6 +18,7 @@ from bridge.executor.trial import make_directory
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import living
 from tests.integration.executor.inside import TRY, told
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are about a Linux sandbox")
 NAMES = ("data.invalid",)
@@ -25,7 +26,7 @@ ASK = f"""{TRY}
 import socket
 def ask(target):
     place = os.environ["HTTPS_PROXY"].removeprefix("http://").split(":")
-    with socket.create_connection((place[0], int(place[1])), 10) as client:
+    with socket.create_connection((place[0], int(place[1])), 60) as client:
         client.sendall(b"CONNECT %s HTTP/1.1\\r\\n\\r\\n" % target.encode())
         return client.recv(200).split(b"\\r\\n")[0].decode()
 """
@@ -91,7 +92,7 @@ def test_a_killed_supervisor_takes_its_proxy_and_its_run_with_it(caged, token, w
 
     program = f"{ASK}\nprint(ask('other.invalid:443'), flush=True)\nimport time\ntime.sleep(600)  # {token}"
     execution = caged.run(program, stop=stop, sandbox=caged.sandbox(network=NAMES))
-    _gone, alive = psutil.wait_procs(supervisors, timeout=10)
+    _gone, alive = psutil.wait_procs(supervisors, timeout=PATIENCE_S)
 
     assert (execution.ok, execution.ending) == (False, "killed")
     assert alive == []

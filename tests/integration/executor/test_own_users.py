@@ -23,7 +23,7 @@ from bridge.records.jobspec import SandboxSpec
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 from tests.integration.executor.test_supervisor import quiet
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[3]
 UID, FIRST, COUNT = 65531, 300000, 1000
@@ -107,7 +107,8 @@ def came_to(tmp_path_factory, missing) -> dict[str, object]:
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom {__name__} import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program, base],
-        preexec_fn=become, capture_output=True, text=True, timeout=120, check=False, cwd="/", env={"HOME": str(base)},
+        preexec_fn=become, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False, cwd="/",
+        env={"HOME": str(base)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

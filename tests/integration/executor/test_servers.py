@@ -203,6 +203,7 @@ def test_who_is_never_ready_or_speaks_no_http_is_one_line(tmp_path):
         free.close()
         loading = guarded.start([sys.executable, SERVER, "loading", str(places["nobody"])])
         try:
+            until(lambda: listens(places["nobody"]), why="it does not listen")
             for port, why in ((places["silent"], "timed out"), (places["nobody"], "it answers 503"), (1, "refused")):
                 server = ask_servers.Server("candidate", {"model": "m", "ready": "/health"}, ("127.0.0.1", port), 4)
                 with pytest.raises(ask_servers.AskedServerError) as refused:
@@ -211,6 +212,11 @@ def test_who_is_never_ready_or_speaks_no_http_is_one_line(tmp_path):
                 assert why in str(refused.value)
         finally:
             guarded.stop(loading)
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ import sys
 import uuid
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bridge.executor.processes.shared_memory import objects_of
 from bridge.executor.sandbox.user import job_uid
 from bridge.records.jobspec import SandboxSpec
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody lists shared memory")
 LEAVES = """
@@ -23,7 +25,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 print(libc.shmget(0, 1 << 16, 0o1600), libc.semget(0, 1, 0o1600), libc.msgget(0, 0o1600))
 open("/dev/shm/{name}", "w").write("x")
 """
-UID = 54399
+UID, UID_OF_TWO = 54399, 54398  # another worker may be at the other test
 
 
 @pytest.fixture
@@ -47,15 +49,18 @@ def test_what_a_run_leaves_is_removed_and_said(plain, name):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start somebody else's process")
 def test_what_may_be_somebody_elses_is_named_and_left(plain, name):
-    command = ["setpriv", f"--reuid={UID}", "--clear-groups", "sleep", "60"]
+    command = ["setpriv", f"--reuid={UID_OF_TWO}", "--clear-groups", "sleep", "600"]
     with subprocess.Popen(command) as other:
-        execution = plain.run(LEAVES.format(name=name), sandbox=SandboxSpec(mode="off", uid=UID))
-        other.kill()
+        try:
+            until(lambda: psutil.Process(other.pid).uids().real == UID_OF_TWO)
+            execution = plain.run(LEAVES.format(name=name), sandbox=SandboxSpec(mode="off", uid=UID_OF_TWO))
+        finally:
+            other.kill()
 
     assert b"not removed because others are user" in execution.log
     assert Path("/dev/shm", name).exists()
     libc = ctypes.CDLL(None)
-    for obj in objects_of(UID):
+    for obj in objects_of(UID_OF_TWO):
         if obj.kind == "shm":
             libc.shmctl(obj.key, 0, None)
         elif obj.kind == "sem":

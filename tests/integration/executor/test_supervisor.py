@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,9 @@ import pytest
 import bridge
 from bridge.cli.host.main import main
 from bridge.errors import SandboxUnavailableError
-from bridge.executor.holder.folder import RunFolder, packed, unpacked
+from bridge.executor.holder.attached import StartingRun
+from bridge.executor.holder.folder import RunFolder, packed, take, unpacked
+from bridge.executor.holder.server import supervisor_server
 from bridge.executor.interface import Hooks
 from bridge.executor.local import LocalExecutor
 from bridge.executor.trial import make_directory
@@ -148,6 +152,24 @@ def test_a_supervisor_that_was_given_up_and_is_late_takes_no_lock_of_the_next(ex
         until(RunFolder(handle).taken)  # its runner has gone, and nobody has told it yet
         with executor.start(spec_of(jobs, place), make_directory(tmp_path / "again"), handle) as starting:
             execution = starting.go(quiet()).wait()
+
+    assert (execution.ending, execution.log) == ("exited", b"before\nafter\n")
+
+
+def test_who_looks_whether_a_folder_is_taken_keeps_no_run_from_its_start(executor, tmp_path, place):
+    """A look, of `kakeya-runner status` too, holds the lock for an instant, which a busy machine may make longer."""
+    with begun(executor, tmp_path, place) as (handle, running):  # only to have a whole job file
+        (place / "go-on").touch()
+        running.wait()
+    shutil.rmtree(tmp_path / "run")
+    directory, folder = make_directory(tmp_path / "run"), RunFolder(tmp_path / "fresh")
+    folder.write_job(RunFolder(handle).job())
+    maker = supervisor_server(metadata.version("kakeya"))
+    with folder.opened() as files, (folder.root / "lock").open("rb+") as looking:
+        assert take(looking.fileno())
+        starting = StartingRun(folder, maker.start(files, directory), SystemClock(), maker)
+        time.sleep(0.05)
+    execution = starting.go(quiet()).wait()
 
     assert (execution.ending, execution.log) == ("exited", b"before\nafter\n")
 

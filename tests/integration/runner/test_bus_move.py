@@ -266,11 +266,11 @@ def test_what_runs_while_its_bus_moves_ends_and_is_carried_and_each_runner_says_
     mover = s.start("bus", "move", new, "--bus", s.route, name="mover")
     s.until(lambda: f"waiting for run {running.id} on mini" in (s.folder / "mover.log").read_text(), "never waited")
     mover.kill()  # cut off in the middle, and begun again
-    mover.wait(timeout=60)
+    mover.wait(timeout=240)
     mover = s.start("bus", "move", new, "--bus", s.route, name="mover")
     (s.folder / "counted" / "go").touch()
     assert mover.wait(timeout=240) == 0, (s.folder / "mover.log").read_text()
-    assert runner.wait(timeout=60) == 3
+    assert runner.wait(timeout=240) == 3
     log = (s.folder / "mini.log").read_text()
     assert (f"moved to {new}" in log, f'bus = "{new}" in policy.toml' in log) == (True, True), log
     assert git("cat-file", "-t", f"{running.ref}:.mac-bridge/result/run.json", cwd=new).strip() == "blob"
@@ -307,7 +307,7 @@ def test_a_move_that_waits_for_a_run_of_a_runner_that_ended_names_both_ways_on(o
     running = s.ask()
     s.until(lambda: s.starts() == [running.id], "never began")
     runner.terminate()  # a restart: what runs goes on
-    runner.wait(timeout=60)
+    runner.wait(timeout=240)
     s.start("bus", "move", str(s.folder / "new.git"), "--bus", s.route, name="mover")
     words = f"waiting for run {running.id} on mini (not running: kakeya-runner serve there ends it, or: --now)"
     s.until(lambda: words in (s.folder / "mover.log").read_text(), "never said it")
@@ -322,7 +322,7 @@ def test_a_run_that_is_not_waited_for_is_delivered_at_the_new_place_by_its_runne
     running = s.ask()
     s.until(lambda: s.starts() == [running.id], "never began")
     moved = move_served(s, "--now")
-    assert (moved.code, runner.wait(timeout=60)) == (0, 3), moved
+    assert (moved.code, runner.wait(timeout=240)) == (0, 3), moved
     s.start("serve", "--bus", new)
     (s.folder / "counted" / "go").touch()
     branch = ["rev-parse", "--verify", "--quiet", f"{running.ref}:.mac-bridge/result/run.json"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import os
+import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import psutil
@@ -86,9 +86,11 @@ def test_the_digest_is_of_the_bytes_at_the_jobs_own_commit() -> None:
 
 
 WORKER = """
-    import pathlib, subprocess, sys, time
+    import os, pathlib, subprocess, sys
     here = pathlib.Path(sys.argv[1])
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])  # a `pre:` step already on its way
+    (here / "worker.pid").write_text(str(os.getpid()))
+    step = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])  # a `pre:` step already on its way
+    (here / "step.pid").write_text(str(step.pid))
     code = subprocess.run([sys.executable, sys.argv[2], *sys.argv[3:]]).returncode
     (here / "hook_code").write_text(str(code))
     if code == 0:
@@ -97,9 +99,10 @@ WORKER = """
 """
 
 HOOK = """
-    import sys
+    import os, pathlib, sys
     from bridge.runner.actions.job_hook import AllowedWorkflow, decided, started
     digest, marker = sys.argv[1], sys.argv[2]
+    pathlib.Path(marker).with_name("hook.pid").write_text(str(os.getpid()))
     allowed = (AllowedWorkflow("owner/repo", ".github/workflows/mac-bridge.yml", digest, ("refs/heads/*",)),)
     environ = {
         "GITHUB_WORKFLOW_REF": "owner/repo/.github/workflows/mac-bridge.yml@refs/heads/x",
@@ -123,30 +126,20 @@ def run_worker(tmp_path: Path, digest: str, program: str = HOOK) -> subprocess.P
     )
 
 
-def watch(worker: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """Wait for the worker and return every process that was ever seen below it."""
-    children: dict[int, psutil.Process] = {}
-    while worker.poll() is None:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            children.update({child.pid: child for child in psutil.Process(worker.pid).children(recursive=True)})
-        time.sleep(0.02)
-    assert children, "the worker started nothing: the test would prove nothing"
-    return list(children.values())
+def gone(pid: int) -> bool:
+    """Whether a process has ended; who collects it may come late."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_after_a_refusal_nothing_else_of_the_job_starts(tmp_path: Path) -> None:
     worker = run_worker(tmp_path, "0" * 64)
-    children = []
-    while worker.poll() is None:
-        children = (
-            psutil.Process(worker.pid).children(recursive=True) or children
-            if psutil.pid_exists(worker.pid)
-            else children
-        )
-        psutil.wait_procs([psutil.Process()], timeout=0.02)
-    assert worker.returncode == -9
-    psutil.wait_procs(children, timeout=PATIENCE_S)
-    assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
+    assert worker.wait(PATIENCE_S) == -9
+    for name in ("step.pid", "hook.pid"):
+        pid = int((tmp_path / name).read_text())
+        until(lambda pid=pid: gone(pid), why=f"it goes on: {name}")
     assert (tmp_path / "service").read_text() == "stopped"
     assert not (tmp_path / "always").exists()
     assert not (tmp_path / "job").exists()
@@ -175,7 +168,6 @@ def test_a_service_manager_that_kills_the_hook_finds_the_worker_dead(tmp_path: P
     )
     assert hook != HOOK
     worker = run_worker(tmp_path, "0" * 64, hook)
-    (tmp_path / "worker.pid").write_text(str(worker.pid))
     assert worker.wait(PATIENCE_S) == -9
     until(lambda: (tmp_path / "service").exists() and (tmp_path / "service").read_text())
 
@@ -187,15 +179,12 @@ def test_a_service_manager_that_kills_the_hook_finds_the_worker_dead(tmp_path: P
 
 def test_a_trusted_workflow_goes_on_as_before(tmp_path: Path) -> None:
     worker = run_worker(tmp_path, hashlib.sha256(WORKFLOW).hexdigest())
-    children = watch(worker)
     try:
-        assert worker.returncode == 0
+        assert worker.wait(PATIENCE_S) == 0
         assert (tmp_path / "job").read_text() == "ran"
         assert not (tmp_path / "service").exists()
     finally:
-        for child in children:
-            if child.is_running():
-                child.kill()
+        os.kill(int((tmp_path / "step.pid").read_text()), signal.SIGKILL)
 
 
 def test_the_cleanup_hook_empties_what_the_job_left_and_follows_no_link(tmp_path: Path) -> None:

@@ -127,7 +127,8 @@ def test_the_owner_sees_a_run_ends_it_alone_and_is_told(site):
     policy.write_text(f'notify = ["{teller}"]\nmetrics = "{figures}"\n{policy.read_text()}')
     runner, ref = going(s)
     waits = s.ask()
-    s.until(lambda: 'waiting{runner="mini"} 1' in figures.read_text(), "the waiting request was never seen")
+    waiting = 'waiting{runner="mini"} 1'
+    s.until(lambda: figures.exists() and waiting in figures.read_text(), "the waiting request was never seen")
     status = json.loads(s.run("status", "--json").stdout)
     assert (status["state"], [(run["id"], run["preset"], run["requester"]) for run in status["running"]]) == (
         "serving", [(ref.id, "count", "unsigned")],

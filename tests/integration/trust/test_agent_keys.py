@@ -16,6 +16,7 @@ from bridge.trust.signing_key import make_key, open_key, public_text
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.memory_bus import bus_record
 from tests.fakes.ssh_keys import Key
+from tests.support.waiting import until
 from tests.unit.bridge.publish.test_attestation import tree, verify_attestation
 
 pytestmark = pytest.mark.needs("ssh-agent", "ssh-keygen")
@@ -31,9 +32,8 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     key = make_key(tmp_path / "key", "openssh")
     public = tmp_path / "key.pub"
     public.write_text(f"{public_text(key)} a comment\n")
-    for _ in range(100):
-        if subprocess.run(["ssh-add", "-q", str(tmp_path / "key")], capture_output=True, check=False).returncode == 0:
-            break
+    add = ["ssh-add", "-q", str(tmp_path / "key")]
+    until(lambda: subprocess.run(add, capture_output=True, check=False).returncode == 0, why="the agent took no key")
     (tmp_path / "key").unlink()
     yield public
     process.terminate()

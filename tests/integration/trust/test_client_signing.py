@@ -18,6 +18,7 @@ from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 from tests.fakes.ssh_keys import WHO, make_key, push_signed, signed_request
 from tests.support import guarded
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -156,9 +157,8 @@ def test_a_key_only_an_agent_holds_signs(tmp_path, monkeypatch):
     agent = guarded.start(["ssh-agent", "-D", "-a", socket])
     try:
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
-        while not socket.exists():
-            assert agent.poll() is None
-        subprocess.run(["ssh-add", "-q", str(key.path)], check=True, timeout=240)
+        add = ["ssh-add", "-q", str(key.path)]  # its socket is there before it listens
+        until(lambda: subprocess.run(add, capture_output=True, check=False).returncode == 0, why="it took no key")
         key.path.unlink()
         asking = Requester(tmp_path, environment={"SSH_AUTH_SOCK": str(socket), "PATH": os.environ["PATH"]})
         ScriptedHost(asking.bus, asking.clock).beat()
