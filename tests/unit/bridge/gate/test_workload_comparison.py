@@ -100,6 +100,16 @@ def test_several_metrics_are_several_questions():
     assert both[0].wording.endswith("6 paired seeds, p 0.062 among the metrics compared (Holm)")
 
 
+@pytest.mark.parametrize("count", [2, 6])
+def test_cells_of_a_sweep_whose_numbers_no_seed_changes_differ_by_them_and_by_no_sign_of_pairs(count):
+    """They have the same seeds. Of two pairs there is no interval, and six signs are too few for two metrics."""
+    also = SETTINGS["median"] | {"name": "last_loss"}
+    compared = compare(*(declaring((size,) * count, also) for size in (12.0, 12.5))).differences
+    words = "B higher (worse): +0.5000 nats, each the same in all of its runs"
+    assert [difference.wording for difference in compared] == [f"final_loss: {words}", f"last_loss: {words}"]
+    assert all(difference.detail["paired"] for difference in compared)
+
+
 def test_what_is_not_compared_is_named():
     count = {"name": "solved", "aggregate": "count", "unit": "items", "items": "/items", "better": "higher"}
     texts = reasons(compare(declaring(LOSSES, count), declaring(LOSSES, count, count | {"name": "only_b"})))
