@@ -111,6 +111,7 @@ def _over_repeats(
             "values": values,
             "over": "runs" if same is not None or len(values) < REPEATS_LEAST else "seeds",
             "runs": 1 + len(pooled),
+            **({} if same is None else {"digits": metric.digits}),
             "summary": shown,
         },
     )
