@@ -56,6 +56,8 @@ def of_servers(
 ) -> ClaimDraft | None:
     """Return a claim over what the runner saw of servers; None where it saw too little for one.
 
+    Of launches in which the runner itself held processors nothing but the texts is said: times are of one load.
+
     Args:
         metric: of the definition.
         role: of the claim.
@@ -68,6 +70,8 @@ def of_servers(
         return None
     if metric.aggregate == "share":
         return _same_answers(metric, role, pool)
+    if evidence.spec is not None and evidence.spec.draws_load:
+        return None
     side, _, name = metric.name.partition("_")
     arms = ARMS if len(definition.servers.sides) == 1 else (side,)
     if name == "memory":
