@@ -133,3 +133,26 @@ def test_ratios_of_two_programs_agree_or_differ_like_the_engines_own():
     (apart,) = compare(run(paired((0.10, 0.11) * 4)), run(paired((0.30, 0.31) * 4))).differences
     assert "differ by more than their launches say" in apart.wording
     assert apart.value == pytest.approx(1.2214, rel=0.01)
+
+
+def loaded(log):
+    """Return a run in whose every second launch its host held processors, which moves its ratio by a half."""
+    case = paired((log, log + 0.5) * 10)
+    case.spec["commands"][0]["launches"] |= {"load": "drawn"}
+    for launch in case.record["launches"]:
+        launch["loaded"] = int(launch["number"] > 0 and launch["number"] % 2 == 0)
+    return case
+
+
+def test_ratios_at_drawn_loads_differ_where_they_do_at_each_load_however_far_the_loads_are_apart():
+    (apart,) = compare(run(loaded(0.1)), run(loaded(0.2))).differences
+    assert "speed-ups over 20 and 20 launches differ by more than their launches say" in apart.wording
+    assert apart.value == pytest.approx(1.1052, rel=0.01)
+    (same,) = compare(run(loaded(0.1)), run(loaded(0.1))).differences
+    assert same.detail == {"agree": True}
+
+
+def test_a_load_that_was_drawn_in_one_of_them_alone_is_named():
+    reason = "only in B the host held processors in every second launch (--load drawn)"
+    assert reason in reasons(compare(run(paired()), run(loaded(0.1))))
+    assert reason not in reasons(compare(run(loaded(0.1)), run(loaded(0.1))))
