@@ -176,6 +176,17 @@ def test_the_first_cell_of_a_sweep_is_one_of_all_that_were_asked_for(attempts):
     assert attempts.count(A, IDS[4], NOW, look=look(cell=A)).looks == 3, "asked alone, it is one of those measured"
 
 
+def test_each_sitting_beyond_those_that_its_set_was_to_have_is_one_more_look(attempts):
+    """`retry` sends a sitting of the same set again, and whoever quotes the set goes by the newest run of each."""
+    looks = []
+    for number, run_id in enumerate(IDS[:10]):
+        own = attempts.of_sitting(look(), run_id, 8)
+        looks.append(attempts.count(A, run_id, NOW + dt.timedelta(minutes=10 * number), look=own).looks)
+    assert looks == [1] * 8 + [2, 3]
+    assert attempts.of_sitting(look(), IDS[7], 8) == look(), "asked again after a crash"
+    assert attempts.of_sitting(look(cell=B), IDS[10], 8) == look(cell=B), "another set"
+
+
 def test_forty_unrelated_runs_widen_nobodys_interval(attempts):
     for number in range(40):
         digest = f"{number:064x}"
