@@ -18,6 +18,7 @@ from bridge.gate.rule import record_rule, report_rule
 from bridge.gate.rules.workload import metric_problem
 from bridge.launches.attempts import LOOK_DAYS, too_many_doubtful, too_many_unseen
 from bridge.limits import ATTEMPTS_LISTED_COUNT
+from bridge.records.request import SweepPlace
 from bridge.records.run import Attempt, RunRecord
 from bridge.records.workload import WorkloadDefinition
 
@@ -102,6 +103,16 @@ def require_pooled_attempts(record: RunRecord, evidence: Evidence) -> Iterator[V
     elif evidence.spec is None or evidence.spec.sitting is None:
         # A sitting stands by itself: whoever reads all of them sees whether one is missing between.
         yield from _earlier_attempts(evidence, record.attempt)
+    elif evidence.spec.workload is not None:
+        yield from _chosen_sitting(evidence.spec.sitting, evidence.spec.workload)
+
+
+def _chosen_sitting(sitting: SweepPlace, own: WorkloadDefinition) -> Iterator[Violation]:
+    """Yield what an owner's own program reports beside its ratios: no set says it, and of its sittings one is shown."""
+    reported = tuple(metric.name for metric in own.metrics if metric.aggregate != "ratio")
+    if reported:
+        said = f"sitting {sitting.repeat + 1} of {sitting.count}, of which any could be shown: a set says ratios alone"
+        yield Violation(f"{said}; run it with --profile claim", "attempt", claims=reported)
 
 
 def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violation]:
