@@ -60,6 +60,16 @@ def test_beside_a_load_that_the_runner_draws_nothing_is_said_of_one_server_by_it
     assert "with half of them held" in by_id["answer_speedup"].wording
 
 
+def test_servers_that_were_asked_about_in_a_word_have_no_number_that_is_counted():
+    case = served()
+    case.spec["commands"][0]["launches"] |= {"asks": {"word": "slower", "margin": 1.02}}
+    by_id = claims(case)
+    assert by_id["answer_speedup"].detail["answer"]["answer"] == "no"
+    assert {by_id[name].missing for name in ("candidate_first_token", "candidate_rate", "same_answers")} == {
+        ("attempts",)
+    }
+
+
 def test_texts_that_part_are_counted_and_placed():
     case = served()
     for row in case.reports[PATH]["answers"]:
