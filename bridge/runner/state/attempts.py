@@ -130,7 +130,8 @@ class Attempts:
     ) -> Attempt:
         """Count a run durably and return which attempt of the last 30 days it is.
 
-        Runs that confirm are attempts of their own: what they are to confirm is not pooled with them.
+        Runs that confirm are attempts of their own, and looks at one another: what they are to confirm is not pooled
+        with them, and was said before they began.
 
         Args:
             key: the question.
@@ -160,8 +161,12 @@ class Attempts:
         attempt = Attempt(key=key, number=len(same) + 1, earlier=listed, confirms=confirms)
         if own[0] is None:
             return attempt
-        questions = [Look(*digests).question() for _, _, _, *digests in recent if digests[0] is not None]
-        looks = choose(questions, Look(*own).question(), confirms=confirming).looks
+        questions = [  # what confirms was chosen from nothing but other confirmations
+            Look(*digests).question()
+            for _, _, purpose, *digests in recent
+            if digests[0] is not None and not (confirming and purpose is None)
+        ]
+        looks = choose(questions, Look(*own).question()).looks
         return attempt.evolve(looks=looks if look is None or confirming else max(looks, look.cells))
 
     def of_sitting(self, look: Look, run_id: str, count: int) -> Look:

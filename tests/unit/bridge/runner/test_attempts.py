@@ -226,6 +226,16 @@ def test_a_run_that_confirms_is_one_look_and_pools_with_confirmations_only(attem
     assert not attempts.counted(B, IDS[2])
 
 
+def test_whoever_confirms_every_cell_of_a_sweep_has_chosen_from_the_confirmations(attempts):
+    for key, run_id in zip((A, B, C), IDS, strict=False):
+        attempts.count(key, run_id, NOW, look=replace(look(cell=key), cells=3))
+    confirmed = [
+        attempts.count(key, run_id, NOW, look=look(cell=key), confirms=first).looks
+        for key, run_id, first in zip((A, B, C, A), IDS[3:], (*IDS[:3], IDS[0]), strict=False)
+    ]
+    assert confirmed == [1, 2, 3, 3]
+
+
 def test_the_runner_notes_what_a_run_confirms_and_refuses_another_question(world):
     w = world()
     first = w.ask(profile="claim")
