@@ -58,6 +58,9 @@ def of_runs(a: MeasuredRun, b: MeasuredRun) -> Iterator[Reason]:
             yield Reason("weaker", f"{name} has no RunRecord: nobody saw it being measured")
     if a.record is not None and b.record is not None:
         yield from _records(a.record, b.record)
+    loaded = [name for name, run in (("A", a), ("B", b)) if run.spec is not None and run.spec.draws_load]
+    if len(loaded) == 1:
+        yield Reason("weaker", f"only in {loaded[0]} the host held processors in every second launch (--load drawn)")
     profiles = {run.spec.profile for run in (a, b) if run.spec is not None}
     if "smoke" in profiles:
         yield Reason("weaker", "a smoke run is a first look: few prompts and launches")

@@ -17,7 +17,7 @@ from bridge.gate.claims import CONFIDENCE
 from bridge.gate.claims.generation import committed_of
 from bridge.gate.claims.speed import control_ratio, effect
 from bridge.gate.comparability import NEVER_CITABLE, MeasuredRun, Reason, of_prompts, of_reports, of_runs
-from bridge.gate.facts.launch_series import series_ratio
+from bridge.gate.facts.launch_series import pooled_ratio, series_ratio
 from bridge.gate.facts.samples import Arm, Arms, Sample, StageName, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.report_kinds import SAMPLED
@@ -28,7 +28,7 @@ from bridge.gate.stats.ratio import Ratio, known_ratio, paired_double_ratio
 from bridge.gate.workload_comparison import MetricDifference, own_program
 from bridge.gate.workload_comparison import differences as metric_differences
 from bridge.gate.workload_comparison import ratios as own_ratios
-from bridge.launches.sittings import PooledRatio, agree, pool
+from bridge.launches.sittings import PooledRatio, agree
 from bridge.records.jobspec import ATTACHMENTS
 
 STAGES: Final[Mapping[StageName, str]] = {"decode_s": "decode", "prefill_s": "prefill"}
@@ -96,10 +96,10 @@ def compare(a: MeasuredRun, b: MeasuredRun) -> Comparison:
         return Comparison((), (), tuple(reasons))
     if own_program(a, b):
         own = [_own_metric(difference) for difference in metric_differences(a, b, reasons)]
-        for name, ours, theirs in own_ratios(a, b):
-            pooled = pool([ours.launches]), pool([theirs.launches])
-            if pooled[0] is not None and pooled[1] is not None:
-                own.append(_agreement(name, pooled[0], pooled[1], Place("", "", "")))
+        for name, *sides in own_ratios(a, b):
+            sittings = [pooled_ratio([side], [side], lambda series: list(series.launches)) for side in sides]
+            if sittings[0] is not None and sittings[1] is not None:
+                own.append(_agreement(name, sittings[0].pooled, sittings[1].pooled, Place("", "", "")))
         return Comparison(tuple(own), (), tuple(reasons))
     measuring = "smoke" if "smoke" in {run.spec.profile for run in (a, b) if run.spec is not None} else "claim"
     profile = profiles.named("default", measuring)

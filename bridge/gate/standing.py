@@ -26,7 +26,7 @@ from bridge.launches.attempts import ShownInterval, too_many_doubtful
 from bridge.launches.estimate import Launch
 from bridge.launches.standing import APART_LEAST_S, Sitting, StandingRatio, missing_of, standing_ratio
 from bridge.launches.stopping import BLOCKS, MODELS, SITTING_LAUNCHES
-from bridge.launches.wording import NOT_MEASURED, effect
+from bridge.launches.wording import NOT_MEASURED, unmeasured
 from bridge.records.jobspec import JobSpec
 from bridge.records.quotation import reason_text
 from bridge.records.run import RunRecord
@@ -168,8 +168,8 @@ def _claim(  # noqa: PLR0917 - one caller
     if ratio is None:
         return StandingClaim(name, tuple(means), tuple(run_ids), None, looks, "", tuple(why[:_REASONS_MOST]))
     bounds = ratio.bounds(looks)
-    if effect(bounds) == NOT_MEASURED:
-        why.append(f"{NOT_MEASURED}: no word holds between {bounds.low:.2f}x and {bounds.high:.2f}x")
+    if (nothing := unmeasured(bounds)) is not None:
+        why.append(nothing)
     wording = _worded(name, ordered[-1], ratio, means, looks)
     reasons = tuple(dict.fromkeys(why))[:_REASONS_MOST]
     return StandingClaim(name, tuple(means), tuple(run_ids), ratio, looks, wording, reasons)

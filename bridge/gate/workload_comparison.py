@@ -43,7 +43,7 @@ class MetricDifference:
         n: pairs, or the values of the smaller run.
         p_value: of no difference, by the sign test or Student's, adjusted for the other metrics by `differences`; None
             without an interval.
-        fixed: whether they are not paired, and each run gave one number with all of its seeds.
+        fixed: whether each run gave one number with all of its seeds, so that no chance is in their difference.
         exact: whether the repeats of each gave that number to its last digit, and not only to those of the metric.
     """
 
@@ -148,16 +148,8 @@ def _difference(
     if not ours or not theirs:
         return None
     middle = statistics.median if metric.aggregate == "median" else statistics.fmean
-    shared = sorted(set(ours) & set(theirs))
-    if len(shared) == len(ours) == len(theirs):
-        pairs = sorted(theirs[seed] - ours[seed] for seed in shared)
-        exact = metric.aggregate == "median"
-        interval = median_interval(pairs) if exact else mean_interval(pairs)
-        p_value = None if interval is None else sign_test(pairs) if exact else _student(pairs)
-        effect = _effect(interval)
-        return MetricDifference(metric, middle(pairs), interval, effect, paired=True, n=len(pairs), p_value=p_value)
-    numbers = [list(values.values()) for values in (ours, theirs)]
-    least = min(len(ours), len(theirs))
+    shared, numbers = sorted(set(ours) & set(theirs)), [list(values.values()) for values in (ours, theirs)]
+    paired, least = len(shared) == len(ours) == len(theirs), min(len(ours), len(theirs))
     one_each = [number for values in numbers if (number := same_number(values, metric.digits)) is not None]
     if len(one_each) == len(numbers):
         # Beyond the digits to which the repeats of one agree nobody knows which of the two is larger.
@@ -165,7 +157,14 @@ def _difference(
         one_each = one_each if exact else [rounded(number, metric.digits) for number in one_each]
         apart = one_each[1] - one_each[0]
         effect = _direction(apart)
-        return MetricDifference(metric, apart, None, effect, paired=False, n=least, fixed=True, exact=exact)
+        return MetricDifference(metric, apart, None, effect, paired=paired, n=least, fixed=True, exact=exact)
+    if paired:
+        pairs = sorted(theirs[seed] - ours[seed] for seed in shared)
+        exact = metric.aggregate == "median"
+        interval = median_interval(pairs) if exact else mean_interval(pairs)
+        p_value = None if interval is None else sign_test(pairs) if exact else _student(pairs)
+        effect = _effect(interval)
+        return MetricDifference(metric, middle(pairs), interval, effect, paired=True, n=len(pairs), p_value=p_value)
     apart = middle(numbers[1]) - middle(numbers[0])
     return MetricDifference(metric, apart, None, _NOTHING, paired=False, n=least)
 

@@ -48,7 +48,7 @@ class Choice:
     others: int
 
 
-def choose(questions: Iterable[Question], own: Question, *, confirms: bool = False, best: bool = False) -> Choice:
+def choose(questions: Iterable[Question], own: Question, *, best: bool = False) -> Choice:
     """Return what a number could have been chosen from.
 
     Repeats of one question are pooled, so they are one look.
@@ -56,12 +56,11 @@ def choose(questions: Iterable[Question], own: Question, *, confirms: bool = Fal
     Args:
         questions: what this host measured within `LOOK_DAYS`, in any order.
         own: this one.
-        confirms: it was begun to confirm an earlier result, said before its first mark: it was not chosen.
         best: it is said to be the best of several versions.
     """
     every = {*questions, own}
     family = {question for question in every if question.family == own.family}
     versions = len({question.version for question in family})
     cells = {question.cell for question in family if question.version == own.version}
-    looks = 1 if confirms else len(family) if best else len(cells)
+    looks = len(family) if best else len(cells)
     return Choice(looks, versions, len(every) - len(family))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 UNITLESS: Final = "1"
 _DIGITS: Final = 4
+_DIGITS_MOST: Final = 15
 _PREFIXES: Final = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 _PLAIN_LEAST: Final = 1e-4
 _NOISE: Final = 1e-9
@@ -53,6 +55,12 @@ def shown(
     decimals = 0 if exact else _decimals(value / scale, half / scale, digits)
     text = [_text(number / scale, decimals, sign=sign) for number in (value, *(interval or ()))]
     return Shown(text[0], f" [{text[1]}, {text[2]}]" if interval is not None else "", _unit(unit, prefix))
+
+
+def digits_of(detail: object) -> int:
+    """Return how many significant digits a number without an interval is printed with, by the detail of its claim."""
+    digits = detail.get("digits") if isinstance(detail, Mapping) else None
+    return digits if isinstance(digits, int) and 1 <= digits <= _DIGITS_MOST else _DIGITS
 
 
 def _scale(value: float) -> tuple[float, str]:

@@ -16,7 +16,7 @@ from typing import Final
 from bridge.launches.attempts import ShownInterval
 from bridge.launches.distributions import t_quantile
 from bridge.launches.estimate import TAIL, Estimate, bounds_of
-from bridge.launches.wording import effect, interval_text
+from bridge.launches.wording import best_of, effect, interval_text
 
 SITTINGS_LEAST: Final = 6
 APART_LEAST_S: Final = 600.0
@@ -86,7 +86,7 @@ class StandingRatio:
             loads: of the sittings, None where nobody saw it.
             looks: out of how many numbers it could have been chosen.
         """
-        chosen = f", best of {looks}" if looks > 1 else ""
+        chosen = best_of(looks)
         word = effect(self.bounds(looks))
         if len(self.ends) > 1:
             at = ", ".join(

@@ -41,6 +41,13 @@ def effect(bounds: ShownInterval) -> str:
     return NOT_MEASURED if bounds.high > WIDEST * bounds.low else NO_DIFFERENCE
 
 
+def unmeasured(bounds: ShownInterval) -> str | None:
+    """Return that an interval says nothing at all; None where it says something."""
+    if effect(bounds) != NOT_MEASURED:
+        return None
+    return f"{NOT_MEASURED}: no word holds between {ratio_text(bounds.low)} and {ratio_text(bounds.high)}"
+
+
 @dataclass(frozen=True)
 class Scatter:
     """Between what launches lie, and how many of them lie apart from the others.
@@ -130,9 +137,7 @@ class RatioWords:
     @property
     def stops(self) -> str | None:
         """Why it is no claim whatever it rests on; None where it is one."""
-        if self._few or effect(self.bounds) != NOT_MEASURED:
-            return None
-        return f"{NOT_MEASURED}: no word holds between {self.bounds.low:.2f}x and {self.bounds.high:.2f}x"
+        return None if self._few else unmeasured(self.bounds)
 
     @property
     def _few(self) -> bool:

@@ -214,10 +214,17 @@ class Preset(Record):
         Not of a baseline beside itself, nor of servers: whether they had prepared their answers takes six launches to
         tell (G5-UNKNOWN), and a sitting has five.
         """
-        launched = self.primary_claim != BASELINE_RATE and any(
-            command.launches is not None and command.asker is None for command in self.commands
-        )
-        return (*self.profiles, "standing") if launched and "claim" in self.profiles else self.profiles
+        stands = self.has_ratio and all(command.asker is None for command in self.commands)
+        return (*self.profiles, "standing") if stands and "claim" in self.profiles else self.profiles
+
+    @property
+    def has_ratio(self) -> bool:
+        """Whether it claims a ratio over launches: a baseline beside itself, and a server alone, have none."""
+        if self.workload is None:
+            claimed = self.primary_claim != BASELINE_RATE
+        else:
+            claimed = any(metric.aggregate == "ratio" for metric in self.workload.metrics)
+        return claimed and any(command.launches is not None for command in self.commands)
 
     @property
     def has_peer(self) -> bool:

@@ -125,9 +125,9 @@ def _check_request(request: Request, preset: Preset) -> dict[str, ParamValue]:
             f"preset {preset.name!r} has no profile {request.profile!r}; expected "
             f"{' or '.join(preset.offered_profiles)}"
         )
-    if request.load is not None and all(command.launches is None for command in preset.commands):
+    if request.load is not None and not preset.has_ratio:
         raise RequestRejectedError(
-            f"preset {preset.name!r} has no launches, in half of which a load could be drawn",
+            f"preset {preset.name!r} has no launches of two programs, in half of which a load could be drawn",
             remedy="send it without --load drawn, or use a preset that compares two programs",
         )
     if request.limits.wall_s is not None and request.limits.wall_s <= 0:

@@ -220,9 +220,9 @@ def _metric(claims: object) -> str | None:
         value = claim.get("value") if isinstance(claim, dict) and claim.get("role") == "primary" else None
         if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
             unit = _text(claim, "unit") or ""
-            from bridge.launches.figures import UNITLESS, shown
+            from bridge.launches.figures import UNITLESS, digits_of, shown
 
-            number = shown(float(value), unit or UNITLESS)
+            number = shown(float(value), unit or UNITLESS, digits=digits_of(claim.get("detail")))
             return f"{number.value}{number.unit.strip() if unit in _CLOSE else number.unit}".strip()
     return None
 

@@ -11,7 +11,7 @@ from bridge.client.run.quotation import quotation
 from bridge.gate.comparability import MeasuredRun
 from bridge.gate.comparison import Comparison
 from bridge.gate.comparison import compare as gate_compare
-from bridge.launches.figures import shown
+from bridge.launches.figures import digits_of, shown
 from bridge.records.jobspec import ATTACHMENTS
 from bridge.records.run import HostRecord
 from bridge.records.verdict import ClaimResult
@@ -98,7 +98,9 @@ def _run(side: JudgedResult) -> MeasuredRun:
 
 def value_text(claim: ClaimResult) -> str:
     """Return a claim's value and interval with their unit."""
-    return "-" if claim.value is None else str(shown(claim.value, claim.unit, claim.interval))
+    if claim.value is None:
+        return "-"
+    return str(shown(claim.value, claim.unit, claim.interval, digits=digits_of(claim.detail)))
 
 
 def claim_text(claim: ClaimResult, side: JudgedResult | None) -> str:

@@ -18,6 +18,7 @@ from bridge.gate.facts.earlier_attempts import left_out, standing_of, told
 from bridge.gate.facts.served_answers import ARMS, Served, ServedAnswer, served_of
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.binomial import rate_lower, rate_upper
+from bridge.launches.wording import best_of
 from bridge.records.verdict import Premise
 from bridge.records.workload import MetricDefinition, WorkloadDefinition
 
@@ -32,18 +33,15 @@ class _Pool:
         every: this run's, then its earlier attempts'.
         whole: those of them that are beyond doubt.
         looks: out of how many numbers it could have been chosen.
+        confidence: how often an interval is to cover, so that the chosen one of so many still does.
         spoilt: which earlier attempts are left out, or in and out, in words.
     """
 
     every: Sequence[Served]
     whole: Sequence[Served]
     looks: int
+    confidence: float
     spoilt: str
-
-    @property
-    def confidence(self) -> float:
-        """How often an interval is to cover, so that the chosen one of so many still does."""
-        return 1.0 - (1.0 - CONFIDENCE) / self.looks
 
     @property
     def runs(self) -> str:
@@ -55,6 +53,8 @@ def of_servers(
     metric: MetricDefinition, role: Role, report: Report, evidence: Evidence, definition: WorkloadDefinition
 ) -> ClaimDraft | None:
     """Return a claim over what the runner saw of servers; None where it saw too little for one.
+
+    Of launches in which the runner itself held processors nothing but the texts is said: times are of one load.
 
     Args:
         metric: of the definition.
@@ -68,6 +68,8 @@ def of_servers(
         return None
     if metric.aggregate == "share":
         return _same_answers(metric, role, pool)
+    if evidence.spec is not None and evidence.spec.draws_load:
+        return None
     side, _, name = metric.name.partition("_")
     arms = ARMS if len(definition.servers.sides) == 1 else (side,)
     if name == "memory":
@@ -96,7 +98,8 @@ def _pooled(metric: MetricDefinition, report: Report, evidence: Evidence) -> _Po
     }
     counting = {name: served for name, served in earlier.items() if not left_out(name, evidence, metric.name)}
     whole = [served for name, served in counting.items() if standing_of(name, evidence, metric.name).use == "whole"]
-    return _Pool([own, *counting.values()], [own, *whole], evidence.looks, told(earlier, evidence, metric.name))
+    confidence, spoilt = evidence.confidence(CONFIDENCE), told(earlier, evidence, metric.name)
+    return _Pool([own, *counting.values()], [own, *whole], evidence.looks, confidence, spoilt)
 
 
 def _of_launches(
@@ -135,7 +138,7 @@ def _claim(  # noqa: PLR0917 - one place
     unlike, batches = (sum(run.unlike[place] for run in pool.every) for place in (0, 1))
     differing = f", {unlike} of {batches} batches at unlike lengths" if unlike else ""
     direction = "" if metric.better is None else f", {metric.better} is better"
-    chosen = f", best of {pool.looks}" if pool.looks > 1 and number.bounds is not None else ""
+    chosen = "" if number.bounds is None else best_of(pool.looks)
     shown = f"{said}{pool.runs}{direction}{chosen}{pool.spoilt}{differing}{delay}"
     return ClaimDraft(
         id=metric.name,
@@ -171,9 +174,8 @@ def _same_answers(metric: MetricDefinition, role: Role, pool: _Pool) -> ClaimDra
     interval = (min(low for low, _ in bounds), max(high for _, high in bounds))
     parted = [_common_length(first, second) for first, second in every if first != second]
     where = f"; the first difference after {min(parted)} characters" if parted else ""
-    chosen = f", best of {pool.looks}" if pool.looks > 1 else ""
     covers = f"{same / len(every):.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %"
-    shown = f"{covers}, {same} of {len(every)} prompts{pool.runs}{chosen}{pool.spoilt}{where}"
+    shown = f"{covers}, {same} of {len(every)} prompts{pool.runs}{best_of(pool.looks)}{pool.spoilt}{where}"
     return ClaimDraft(
         id=metric.name,
         role=role,

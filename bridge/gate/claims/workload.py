@@ -24,6 +24,7 @@ from bridge.gate.stats.binomial import rate_lower, rate_upper
 from bridge.launches import figures
 from bridge.launches.distributions import t_quantile
 from bridge.launches.stopping import PROCESS_PAIRS, decide
+from bridge.launches.wording import best_of
 from bridge.records.workload import MetricDefinition, WorkloadDefinition
 
 REPEATS_LEAST: Final = 6
@@ -44,7 +45,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         elif definition.servers is not None:
             draft = of_servers(metric, role, report, evidence, definition)
         elif metric.aggregate in {"share", "count"}:
-            draft = _items(metric, role, rows, evidence.looks)
+            draft = _items(metric, role, rows, evidence)
         elif metric.aggregate == "none":
             draft = None
         else:
@@ -93,7 +94,7 @@ def _over_repeats(
     found = _interval(metric, values, without, evidence.confidence(CONFIDENCE)) if same is None else None
     value = _middle(metric, values) if same is None else same
     shown = _over_runs(metric, value, values, each_run, found, repeated=same is not None)
-    shown += (f", best of {looks}" if looks > 1 and found is not None else "") + _direction(metric)
+    shown += ("" if found is None else best_of(looks)) + _direction(metric)
     shown += told(earlier, evidence, metric.name)
     return ClaimDraft(
         id=metric.name,
@@ -111,6 +112,7 @@ def _over_repeats(
             "values": values,
             "over": "runs" if same is not None or len(values) < REPEATS_LEAST else "seeds",
             "runs": 1 + len(pooled),
+            **({} if same is None else {"digits": metric.digits}),
             "summary": shown,
         },
     )
@@ -240,14 +242,16 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tu
     return mean - half, mean + half, confidence
 
 
-def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]], looks: int) -> ClaimDraft | None:
+def _items(
+    metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]], evidence: Evidence
+) -> ClaimDraft | None:
     """Return how many of the distinct items of one repeat count: exact bounds for a share, none for a count.
 
     Args:
         metric: as declared.
         role: of the claim.
         rows: the repeats of this run.
-        looks: out of how many numbers it could be chosen; the bounds are as wide as that asks.
+        evidence: which says out of how many numbers it could be chosen; the bounds are as wide as that asks.
     """
     if not rows:
         return None
@@ -257,11 +261,11 @@ def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]],
         return None
     shown, interval = f"{k} of {n} {metric.unit}", None
     if metric.aggregate == "share":
-        tail = 1.0 - (1.0 - CONFIDENCE) / looks / 2.0
+        tail = 0.5 + evidence.confidence(CONFIDENCE) / 2.0
         interval = (rate_lower(k, n, tail), rate_upper(k, n, tail))
         shown = f"{k / n:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %, {k} of {n} items"
     shown += _other_repeats(counted)
-    shown += f", best of {looks}" if looks > 1 else ""
+    shown += best_of(evidence.looks)
     shown += _direction(metric)
     return ClaimDraft(
         id=metric.name,

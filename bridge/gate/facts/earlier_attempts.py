@@ -18,8 +18,9 @@ _SPOILS: Final[frozenset[Premise]] = frozenset({"bound", "code", "inputs", "outp
 """Few launches and earlier attempts spoil no number, so that `ratio` and `attempts` are not asked for."""
 _SLEPT: Final = "the machine slept"
 _MACHINE_LAYER: Final = "G8-"
-_OF_A_CHECK: Final = re.compile(r"G[0-9]-[A-Z0-9-]+: ")
-"""How a reason begins that a check found. What a claim lacks by itself, the claim over the pool finds out again."""
+_OF_A_CHECK: Final = re.compile(r"G[0-9]-[A-Z0-9-]+: (?!earlier attempt )")
+"""How a reason begins that a check found in an attempt. What a claim lacks by itself, or by an attempt before it, the
+claim over the pool finds out again."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ def _fallen(verdict: Verdict, claim: str | None) -> dict[Premise, tuple[str, ...
                 fell[result.premise] = (*fell.get(result.premise, ()), *by_a_check)
     if not made:
         for finding in verdict.findings:
-            if finding.premise in _SPOILS:
-                reason = f"{finding.code}: {finding.message}"
+            reason = f"{finding.code}: {finding.message}"
+            if _OF_A_CHECK.match(reason) and finding.premise in _SPOILS:
                 fell[finding.premise] = (*fell.get(finding.premise, ()), reason)
     return fell
 

@@ -18,11 +18,13 @@ from bridge.gate.rule import record_rule, report_rule
 from bridge.gate.rules.workload import metric_problem
 from bridge.launches.attempts import LOOK_DAYS, too_many_doubtful, too_many_unseen
 from bridge.limits import ATTEMPTS_LISTED_COUNT
+from bridge.records.jobspec import JobSpec
 from bridge.records.run import Attempt, RunRecord
 from bridge.records.workload import WorkloadDefinition
 
 _BY_ITSELF: Final = ("G3", "G4", "G5")
 _TRIED: Final = frozenset({"depth", "block_size"})
+_RATE: Final = "baseline_tokens_per_s"
 
 
 @report_rule("G4-CLAIM", "bound", remedy="Send rows that are all there; `kakeya-mac gate check` says what they give.")
@@ -102,6 +104,26 @@ def require_pooled_attempts(record: RunRecord, evidence: Evidence) -> Iterator[V
     elif evidence.spec is None or evidence.spec.sitting is None:
         # A sitting stands by itself: whoever reads all of them sees whether one is missing between.
         yield from _earlier_attempts(evidence, record.attempt)
+    if evidence.spec is not None:
+        yield from _beside_a_ratio(evidence.spec)
+
+
+def _beside_a_ratio(spec: JobSpec) -> Iterator[Violation]:
+    """Yield why what stands beside a ratio is no claim of a run for an answer, or of one sitting: nobody counts it."""
+    own, place, word = spec.workload, spec.sitting, spec.asked_word
+    if own is not None:
+        names = tuple(metric.name for metric in own.metrics if metric.aggregate != "ratio")
+    else:
+        names = (_RATE,) if spec.primary_claim == _RATE else ()
+    if word is not None:
+        why = f"it was asked whether it is {word.word}, and no number of it is counted; run it without --fail-if"
+    elif place is not None:
+        shown = "of which any could be shown: a set says ratios alone; run it with --profile claim"
+        why = f"sitting {place.repeat + 1} of {place.count}, {shown}"
+    else:
+        return
+    if names:
+        yield Violation(why, "attempt", claims=names)
 
 
 def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violation]:

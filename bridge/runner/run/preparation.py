@@ -67,6 +67,8 @@ def prepare(  # noqa: PLR0917 - one caller
     models = ModelDigests(state.folder.model_digests).of(names, rules.policy.model_roots, code.engine)
     asked = (spec, f"{ran.identity} {ran.tree or ''}", f"{described.name} {described.cpu}", models)
     look = look_of(*asked) if may_be_quoted(spec) else None
+    if look is not None and spec.sitting is not None:
+        look = state.attempts.of_sitting(look, ref.id, spec.sitting.count)
     if look is not None and request is not None and request.sweep is not None:
         look = replace(look, cells=request.sweep.cells)
     attempt = _count(state, ref, attempt_key(*asked), look, None if request is None else request.confirms, clock)

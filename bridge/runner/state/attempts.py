@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bridge import strictjson
@@ -130,7 +130,8 @@ class Attempts:
     ) -> Attempt:
         """Count a run durably and return which attempt of the last 30 days it is.
 
-        Runs that confirm are attempts of their own: what they are to confirm is not pooled with them.
+        Runs that confirm are attempts of their own, and looks at one another: what they are to confirm is not pooled
+        with them, and was said before they began.
 
         Args:
             key: the question.
@@ -160,9 +161,32 @@ class Attempts:
         attempt = Attempt(key=key, number=len(same) + 1, earlier=listed, confirms=confirms)
         if own[0] is None:
             return attempt
-        questions = [Look(*digests).question() for _, _, _, *digests in recent if digests[0] is not None]
-        looks = choose(questions, Look(*own).question(), confirms=confirming).looks
+        questions = [  # what confirms was chosen from nothing but other confirmations
+            Look(*digests).question()
+            for _, _, purpose, *digests in recent
+            if digests[0] is not None and not (confirming and purpose is None)
+        ]
+        looks = choose(questions, Look(*own).question()).looks
         return attempt.evolve(looks=looks if look is None or confirming else max(looks, look.cells))
+
+    def of_sitting(self, look: Look, run_id: str, count: int) -> Look:
+        """Return a sitting's look: its set's, or one more where the set has begun as many as its first request fixed.
+
+        Of more sittings those could be chosen that say together what somebody likes.
+
+        Args:
+            look: of any sitting of the set.
+            run_id: the run.
+            count: how many sittings the set has.
+        """
+        with self._database.read() as rows:
+            (begun,) = rows.execute(
+                "SELECT COUNT(DISTINCT run) FROM attempts WHERE family = ? AND cell = ? AND run != ?",
+                (look.family, look.cell, run_id),
+            ).fetchone()
+        if begun < count:
+            return look
+        return replace(look, cell=hashlib.sha256(f"{look.cell} {run_id}".encode()).hexdigest())
 
     def counted(self, key: str, run_id: str) -> bool:
         """Return whether a run of this question was counted here."""

@@ -397,6 +397,13 @@ def test_ls_goes_on_where_a_stored_number_is_none_that_a_double_holds(requester,
     assert (ran.code, ran.document["data"][0]["metric"]) == (0, None)
 
 
+def test_ls_shows_a_number_that_every_run_gave_with_the_digits_of_its_sentence(requester, host, sent):
+    same = {"value": 12.34561, "interval": None, "confidence": None, "unit": "nats"}
+    take(host, sent, claims=(claim(**same, detail={"digits": 6}),))
+    requester.run("open", "@last")
+    assert requester.run("ls", "--json").document["data"][0]["metric"] == "12.3456 nats"
+
+
 def test_ls_says_who_asked_and_with_what_also_of_a_result_that_another_clone_sent(requester, host, tmp_path):
     host.beat(presets=("k3-fused-allmlx-code",))
     run_id = requester.run("run", "k3-fused-allmlx-code", "-p", "depth=3").out.strip()

@@ -170,3 +170,17 @@ def test_cells_that_were_one_of_several_bar_no_later_number():
         attempt.record["attempt"]["looks"] = 8
     claim = primary(after(case, *attempts))
     assert (claim.n, claim.decision) == (24, "evidence"), claim.why
+
+
+def test_an_attempt_behind_one_that_was_not_reproduced_is_whole_once_that_one_is_long_ago():
+    broken, behind, case = trained(basis=NAMES[0]), trained(basis=NAMES[1]), trained()
+    broken.record["commands"][-1]["answer"] = '{"final_loss": 1.0}'
+    before = {NAMES[0]: stored(broken, NAMES[0])}
+    behind.record["attempt"].update(number=2, earlier=[NAMES[0]])
+    kept = stored(behind, NAMES[1])
+    verdict = judged(behind, before)
+    assert primary(verdict).missing == ("outputs",), primary(verdict).why
+    case.record["attempt"].update(number=2, earlier=[NAMES[1]])
+    claim = primary(judged(case, {NAMES[1]: {**kept, VERDICT_NAME: verdict.canonical()}}))
+    assert (claim.n, claim.decision) == (12, "evidence"), claim.why
+    assert "earlier attempt" not in claim.wording

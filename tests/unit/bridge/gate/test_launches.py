@@ -248,6 +248,17 @@ def test_a_run_that_was_asked_a_word_answers_it_and_its_number_is_no_claim():
     assert "ratio" not in speed(judged(launched(honest("claim"), scattered(8)))).missing
 
 
+def test_a_rate_of_a_run_that_was_asked_a_word_is_no_claim_either():
+    """Such a run is no look of its family, so that of a sweep of them the best could be shown."""
+    case = honest("native")
+    (rate,) = [claim for claim in judged(case).claims if claim.role == "primary"]
+    assert "attempts" not in rate.missing
+    case.spec["commands"][0]["launches"]["asks"] = {"word": "slower", "margin": 1.02}
+    (rate,) = [claim for claim in judged(case).claims if claim.role == "primary"]
+    reason = "it was asked whether it is slower, and no number of it is counted; run it without --fail-if"
+    assert f"attempts: G5-ATTEMPTS: {reason}" in rate.why
+
+
 def test_a_run_that_goes_on_after_its_answer_is_rejected():
     verdict = judged(asked(scattered(11)))
     rejects = [finding.message for finding in verdict.findings if finding.severity == "reject"]

@@ -48,6 +48,28 @@ def test_every_number_is_of_the_runner_and_over_launches():
     assert by_id["candidate_rate"].unit == "characters/s"
 
 
+def test_beside_a_load_that_the_runner_draws_nothing_is_said_of_one_server_by_itself():
+    """Half of the launches are of each load: a time over all of them is of neither, and the ratio says both."""
+    case = served(launches=20)
+    case.spec["commands"][0]["launches"] |= {"load": "drawn"}
+    for launch in case.record["launches"]:
+        launch["loaded"] = launch["number"] % 2
+    by_id = claims(case.seal())
+    assert set(by_id) == {"answer_speedup", "same_answers"}
+    assert {claim.decision for claim in by_id.values()} == {"evidence"}
+    assert "with half of them held" in by_id["answer_speedup"].wording
+
+
+def test_servers_that_were_asked_about_in_a_word_have_no_number_that_is_counted():
+    case = served()
+    case.spec["commands"][0]["launches"] |= {"asks": {"word": "slower", "margin": 1.02}}
+    by_id = claims(case)
+    assert by_id["answer_speedup"].detail["answer"]["answer"] == "no"
+    assert {by_id[name].missing for name in ("candidate_first_token", "candidate_rate", "same_answers")} == {
+        ("attempts",)
+    }
+
+
 def test_texts_that_part_are_counted_and_placed():
     case = served()
     for row in case.reports[PATH]["answers"]:

@@ -7,7 +7,7 @@ import pytest
 from bridge.gate.judging import judge
 from bridge.gate.standing import JudgedSitting, standing_claims
 from tests.corpus.gate.turned import as_sitting, sitting
-from tests.corpus.gate.workloads import taking_turns
+from tests.corpus.gate.workloads import taking_turns, trained
 
 pytestmark = pytest.mark.ci
 
@@ -32,6 +32,17 @@ def test_a_sitting_lacks_nothing_but_the_others(cases):
     claim = next(claim for claim in verdict.claims if claim.id == "decode_speedup")
     assert claim.missing == ("ratio",), claim.why
     assert claim.why[0].startswith("ratio: G5-LAUNCHES: sitting 3 of 6")
+
+
+def test_what_a_program_reports_beside_its_ratio_is_no_claim_of_one_sitting_of_several():
+    """No set says it, and each of its sittings has other seeds: the best of them would be one of six."""
+    case = as_sitting(trained(again=False), 2)
+    (claim,) = judged(case).verdict.claims
+    assert (claim.missing, claim.decision) == (("attempts",), "nothing")
+    assert claim.why == (
+        "attempts: G5-ATTEMPTS: sitting 3 of 6, of which any could be shown: a set says ratios alone; run it with "
+        "--profile claim",
+    )
 
 
 def test_six_of_them_are_a_claim_with_how_many_over_how_long_and_where_the_next_one_lies(cases):

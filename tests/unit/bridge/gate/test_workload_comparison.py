@@ -100,6 +100,16 @@ def test_several_metrics_are_several_questions():
     assert both[0].wording.endswith("6 paired seeds, p 0.062 among the metrics compared (Holm)")
 
 
+@pytest.mark.parametrize("count", [2, 6])
+def test_cells_of_a_sweep_whose_numbers_no_seed_changes_differ_by_them_and_by_no_sign_of_pairs(count):
+    """They have the same seeds. Of two pairs there is no interval, and six signs are too few for two metrics."""
+    also = SETTINGS["median"] | {"name": "last_loss"}
+    compared = compare(*(declaring((size,) * count, also) for size in (12.0, 12.5))).differences
+    words = "B higher (worse): +0.5000 nats, each the same in all of its runs"
+    assert [difference.wording for difference in compared] == [f"final_loss: {words}", f"last_loss: {words}"]
+    assert all(difference.detail["paired"] for difference in compared)
+
+
 def test_what_is_not_compared_is_named():
     count = {"name": "solved", "aggregate": "count", "unit": "items", "items": "/items", "better": "higher"}
     texts = reasons(compare(declaring(LOSSES, count), declaring(LOSSES, count, count | {"name": "only_b"})))
@@ -123,3 +133,26 @@ def test_ratios_of_two_programs_agree_or_differ_like_the_engines_own():
     (apart,) = compare(run(paired((0.10, 0.11) * 4)), run(paired((0.30, 0.31) * 4))).differences
     assert "differ by more than their launches say" in apart.wording
     assert apart.value == pytest.approx(1.2214, rel=0.01)
+
+
+def loaded(log):
+    """Return a run in whose every second launch its host held processors, which moves its ratio by a half."""
+    case = paired((log, log + 0.5) * 10)
+    case.spec["commands"][0]["launches"] |= {"load": "drawn"}
+    for launch in case.record["launches"]:
+        launch["loaded"] = int(launch["number"] > 0 and launch["number"] % 2 == 0)
+    return case
+
+
+def test_ratios_at_drawn_loads_differ_where_they_do_at_each_load_however_far_the_loads_are_apart():
+    (apart,) = compare(run(loaded(0.1)), run(loaded(0.2))).differences
+    assert "speed-ups over 20 and 20 launches differ by more than their launches say" in apart.wording
+    assert apart.value == pytest.approx(1.1052, rel=0.01)
+    (same,) = compare(run(loaded(0.1)), run(loaded(0.1))).differences
+    assert same.detail == {"agree": True}
+
+
+def test_a_load_that_was_drawn_in_one_of_them_alone_is_named():
+    reason = "only in B the host held processors in every second launch (--load drawn)"
+    assert reason in reasons(compare(run(paired()), run(loaded(0.1))))
+    assert reason not in reasons(compare(run(loaded(0.1)), run(loaded(0.1))))

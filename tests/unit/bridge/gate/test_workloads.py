@@ -7,6 +7,7 @@ import json
 import pytest
 
 from bridge import strictjson
+from bridge.client.evidence.compare import value_text
 from bridge.gate import render
 from bridge.gate.claims.percentiles import median_interval
 from bridge.gate.judging import judge
@@ -92,6 +93,15 @@ def test_sizes_that_differ_in_the_seventh_digit_are_quoted_with_no_digit_in_whic
     assert size.wording.startswith("final_loss 12,345,700 bytes, the same in 6 of 6 runs to 6 digits, lower is better")
     coarse = claim(trained((12345.0, 12346.0) * 3, again=False, bounds=None, digits=3))
     assert "12,300 nats, the same in 6 of 6 runs to 3 digits" in coarse.wording
+
+
+def test_tables_show_what_every_run_gave_with_the_digits_of_its_sentence():
+    size = claim(trained((12.34561,) * 6, again=False, bounds=None))
+    assert size.wording.startswith("final_loss 12.3456 nats, the same in 6 of 6 runs")
+    assert value_text(size) == "12.3456 nats"
+    few = claim(trained((12.34561, 12.5, 12.6), again=False, bounds=None))
+    assert few.wording.startswith("final_loss 12.50 nats, the median of 3 runs: ")
+    assert value_text(few) == "12.50 nats"
 
 
 def test_what_was_declared_exact_and_differs_carries_no_claim():

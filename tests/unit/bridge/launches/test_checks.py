@@ -203,6 +203,8 @@ def test_an_interval_that_says_nothing_is_no_claim():
     wide_words = RatioWords(ShownInterval(1.31, 0.70, 2.44), (0.27,) * 8, 1, 0.0)
     assert wide_words.said.startswith("not measured well enough: 1.31x [0.70, 2.44] 95 %, 8 launches")
     assert wide_words.stops == "not measured well enough: no word holds between 0.70x and 2.44x"
+    slow = RatioWords(ShownInterval(0.09, 0.004, 2.0), (math.log(0.09),) * 8, 1, 0.0)
+    assert slow.stops == "not measured well enough: no word holds between 0.004x and 2.00x"
     assert RatioWords(ShownInterval(1.01, 0.90, 1.13), (0.01,) * 8, 1, 0.0).stops is None
 
 

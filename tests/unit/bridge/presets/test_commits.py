@@ -56,14 +56,15 @@ def test_a_word_is_asked_with_the_margin_of_the_comparison(word, margin):
             assert (series.asks.word, series.asks.margin) == (word, pytest.approx(margin))
 
 
-def test_a_drawn_load_has_twenty_launches_and_needs_launches_at_all():
+def test_a_drawn_load_has_twenty_launches_and_needs_two_programs_in_them():
     question = {"now": NOW, "workload": CODE, "profile": "claim", "load": "drawn"}
     spec = resolve(make_request("bus", "commit-comparison", params={"base": BASE}, **question), PRESET, FACTS, Trust())
     series = spec.commands[0].launches
     assert (series.load, series.rule.least, series.rule.most, series.rule.blocks) == ("drawn", 10, 20, 5)
-    suite = make_request("bus", "pytest-path", params={}, **question)
-    with pytest.raises(RequestRejectedError, match="has no launches, in half of which a load could be drawn"):
-        resolve(suite, registry()["pytest-path"], FACTS, Trust())
+    for name in ("pytest-path", "k3-native-baseline"):
+        request = make_request("bus", name, params={}, **question)
+        with pytest.raises(RequestRejectedError, match="has no launches of two programs, in half of which a load"):
+            resolve(request, registry()[name], FACTS, Trust())
 
 
 def test_the_very_commit_that_is_sent_is_no_base():

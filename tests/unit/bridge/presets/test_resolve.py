@@ -16,6 +16,7 @@ from bridge.presets.installed import load, registry
 from bridge.presets.resolution import explain, resolve
 from bridge.records.network import describe_network
 from bridge.records.request import LimitRequest, Workload
+from bridge.records.workload import MetricDefinition, WorkloadDefinition
 from tests.fakes.asking import make_request
 
 FACTS = PolicyFacts(digest="0" * 64, interpreter="/opt/python")
@@ -263,3 +264,11 @@ def test_a_baseline_beside_itself_offers_no_standing_claim():
     for name in ("k3-native-baseline", "cuda-native-baseline"):
         preset = registry()[name]
         assert preset.offered_profiles == preset.profiles
+
+
+@pytest.mark.parametrize(("aggregate", "has_ratio"), [("ratio", True), ("percentiles", False)])
+def test_one_server_alone_has_no_ratio_that_a_load_could_be_drawn_for(aggregate, has_ratio):
+    metric = MetricDefinition(name="answers", aggregate=aggregate, unit="s")
+    servers = WorkloadDefinition(name="servers", digest="0" * 64, program="new", metrics=(metric,))
+    preset = registry()["k3-fused-allmlx-code"].model_copy(update={"workload": servers})
+    assert preset.has_ratio is has_ratio

@@ -176,6 +176,17 @@ def test_the_first_cell_of_a_sweep_is_one_of_all_that_were_asked_for(attempts):
     assert attempts.count(A, IDS[4], NOW, look=look(cell=A)).looks == 3, "asked alone, it is one of those measured"
 
 
+def test_each_sitting_beyond_those_that_its_set_was_to_have_is_one_more_look(attempts):
+    """`retry` sends a sitting of the same set again, and whoever quotes the set goes by the newest run of each."""
+    looks = []
+    for number, run_id in enumerate(IDS[:10]):
+        own = attempts.of_sitting(look(), run_id, 8)
+        looks.append(attempts.count(A, run_id, NOW + dt.timedelta(minutes=10 * number), look=own).looks)
+    assert looks == [1] * 8 + [2, 3]
+    assert attempts.of_sitting(look(), IDS[7], 8) == look(), "asked again after a crash"
+    assert attempts.of_sitting(look(cell=B), IDS[10], 8) == look(cell=B), "another set"
+
+
 def test_forty_unrelated_runs_widen_nobodys_interval(attempts):
     for number in range(40):
         digest = f"{number:064x}"
@@ -213,6 +224,16 @@ def test_a_run_that_confirms_is_one_look_and_pools_with_confirmations_only(attem
     assert attempts.count(A, IDS[5], NOW, look=look()).earlier == (IDS[0], IDS[2])
     assert attempts.counted(A, IDS[2])
     assert not attempts.counted(B, IDS[2])
+
+
+def test_whoever_confirms_every_cell_of_a_sweep_has_chosen_from_the_confirmations(attempts):
+    for key, run_id in zip((A, B, C), IDS, strict=False):
+        attempts.count(key, run_id, NOW, look=replace(look(cell=key), cells=3))
+    confirmed = [
+        attempts.count(key, run_id, NOW, look=look(cell=key), confirms=first).looks
+        for key, run_id, first in zip((A, B, C, A), IDS[3:], (*IDS[:3], IDS[0]), strict=False)
+    ]
+    assert confirmed == [1, 2, 3, 3]
 
 
 def test_the_runner_notes_what_a_run_confirms_and_refuses_another_question(world):
