@@ -133,6 +133,7 @@ GOOD = {
     "fair": world((1.2, 0.1, 0.3), right_with(lambda _: 0.6)),
     "good": world((1.05, 0.05, 0.3), right_with(lambda _: 0.8)),
     "long blocks": world((1.05, 0.05, 0.3), right_with(lambda _: 0.95), 15),
+    "one token": world((1.05, 0.05, 0.3), right_with(lambda _: 0.9), 1),
     "noisy clock": world((1.05, 0.05, 0.3), right_with(lambda _: 0.8), noise=0.2),
     "turns good": world((1.05, 0.05, 0.3), right_with(lambda place: 0.85 if place > 512 else 0.0)),
     "growing context": world((1.1, 0.1, 0.3), right_with(lambda _: 0.7), growth=1 / 1000),
