@@ -180,6 +180,15 @@ def test_rows_are_in_the_file_before_the_step_ends(tmp_path):
     assert len(append(path, measure([("slow", "torch", [sys.executable, "-c", program])], 60.0))) == 2
 
 
+def test_whoever_leaves_the_rows_of_a_step_leaves_no_process_behind():
+    program = "import json, os, time; print(json.dumps({'pid': os.getpid()}), flush=True); time.sleep(600)"
+    rows = measure([("hanging", "torch", [sys.executable, "-c", program])], 60.0)
+    pid = next(rows)["pid"]
+    rows.close()  # as an interrupt does, which a process in a session of its own does not hear
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 def test_what_no_time_is_left_for_is_said():
     (row,) = measure([("late", "torch", ["never"])], 1.0)
     assert (row["left_out"], row["why"]) == ("late", "no time was left")
