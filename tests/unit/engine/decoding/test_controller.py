@@ -148,6 +148,15 @@ def test_a_bad_moment_at_the_first_drafts_is_no_verdict() -> None:
     assert replay(ControlledDepth(7), disturbed, 1024).ratio >= 0.85 * best_fixed(disturbed, 1024)[1]
 
 
+@pytest.mark.parametrize("reading_s", [0.0, -1e-3])
+def test_a_clock_that_does_not_move_says_nothing_of_what_steps_cost(reading_s: float) -> None:
+    def cost_s(depth: int, position: int) -> float:
+        return reading_s if position % 50 == 1 else GOOD["good"].cost_s(depth, position)
+
+    depths = replay(ControlledDepth(7), World(cost_s, GOOD["good"].draft_s, GOOD["good"].right, 7), 1024).depths
+    assert sum(depth > 0 for depth in depths) > len(depths) / 2
+
+
 @pytest.mark.parametrize("name", GOOD)
 def test_regret_against_the_best_fixed_depth_is_bounded(name: str) -> None:
     good = GOOD[name]
