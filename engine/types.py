@@ -46,7 +46,7 @@ class Draft:
 
     One from elsewhere came ``came_s`` seconds after it was asked for, or is ``under_way`` since then. Of its tokens
     ``offset`` were overtaken by committed ones before it came, ``right`` of them as it says: what is left follows the
-    newest token, nothing where one was wrong.
+    newest token, nothing where one was wrong. ``waits`` is how often the host has waited for the device to read it.
     """
 
     tokens: Ids = ()
@@ -57,6 +57,7 @@ class Draft:
     under_way: bool = False
     offset: int = 0
     right: int = 0
+    waits: int = 0
 
     @property
     def came(self) -> bool:

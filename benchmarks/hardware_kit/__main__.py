@@ -22,7 +22,7 @@ from benchmarks.hardware_kit.rows import append, commands, installed_backends, m
 
 LEAST_MINUTES, LONGEST_MINUTES = 6, 120
 ENDING_S = 20.0
-"""What reading the sources and writing the bundle may take beside the tests."""
+"""What writing the bundle may take behind the tests."""
 MEASURING_SHARE = 0.7
 """Of the time: what measuring gets before the hardware tests."""
 FOLDER = ROOT / "docs" / "evidence" / "hardware"

@@ -8,7 +8,8 @@ import plistlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -32,8 +33,11 @@ TESTS_S = 1800.0
 _PACKAGES = ("mlx", "mlx-lm", "torch", "transformers", "nvidia-ml-py", "numpy")
 
 
-def make(tests: Sequence[str] = TESTS, tests_s: float = TESTS_S) -> dict[str, Any]:
-    """Return the bundle of this machine, not yet cleaned; its tests end after ``tests_s`` seconds."""
+def make(
+    tests: Sequence[str] = TESTS, seconds: float = TESTS_S, now: Callable[[], float] = time.monotonic
+) -> dict[str, Any]:
+    """Return the bundle of this machine, not yet cleaned, after so many seconds: its tests get what reading leaves."""
+    began = now()
     tried = walls()  # first: what the kernel refused is read for the minutes before
     raw, absent = read_all()
     described = host.describe()
@@ -59,7 +63,7 @@ def make(tests: Sequence[str] = TESTS, tests_s: float = TESTS_S) -> dict[str, An
             "place": asdict(this_place()),
             "checks": [asdict(check) for check in _checks(packages, described.drivers)],
         },
-        "tests": run_tests(tests, tests_s),
+        "tests": run_tests(tests, seconds - (now() - began)),
     }
 
 
@@ -84,11 +88,12 @@ def run_tests(tests: Sequence[str], seconds: float = TESTS_S) -> list[dict[str, 
 
     Tests that do not end in so many seconds are one that failed.
     """
+    seconds = max(1.0, seconds)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         words = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", f"--junitxml={report}"]
         try:
-            subprocess.run([*words, *tests], cwd=ROOT, capture_output=True, timeout=max(1.0, seconds), check=False)
+            subprocess.run([*words, *tests], cwd=ROOT, capture_output=True, timeout=seconds, check=False)
         except subprocess.TimeoutExpired:
             return [{"test": "all", "outcome": "failed", "why": f"not ended after {seconds:.0f} s"}]
         return ended(report.read_text("utf-8")) if report.exists() else []

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,12 @@ def _run(command: Sequence[str], seconds: float, clean: Callable[[str], str]) ->
     """Yield the rows that a process prints, and how it ended where it did not end well."""
     deadline = time.monotonic() + seconds
     root = Path(__file__).resolve().parents[2]
-    with subprocess.Popen(
-        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    ) as process:
+    with (
+        subprocess.Popen(
+            command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        ) as process,
+        _killed_with_us(process),
+    ):
         assert process.stdout is not None
         assert process.stderr is not None
         with selectors.DefaultSelector() as ready:
@@ -110,6 +114,16 @@ def _run(command: Sequence[str], seconds: float, clean: Callable[[str], str]) ->
         elif process.wait():
             last = text[process.stderr].decode("utf-8", "replace").strip().splitlines() or ["no word"]
             yield {"broken": clean(last[-1])[:300]}
+
+
+@contextmanager
+def _killed_with_us(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill what is left of a process when its reader leaves: in a session of its own it hears no interrupt of ours."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _row(line: bytes, clean: Callable[[str], str]) -> Row:

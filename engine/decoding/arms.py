@@ -142,6 +142,8 @@ class Bucket:
 
     def learn(self, arm: Arm, elapsed_s: float) -> None:
         """Take the time of one step; what was read or inherited and not timed here moves by as much."""
+        if not elapsed_s > 0.0:
+            return  # a clock that did not move says nothing, and rates are shares of what plain steps take
         before_s = self.seconds_of(arm)
         (self.of(arm.source) if arm.depth else self.plain).learn(arm.depth, elapsed_s)
         self.since_plain *= arm.depth > 0

@@ -104,6 +104,7 @@ class ControlledDepth:
         self._beside: BesideDraft | None = None
         self._arrived: BesideDraft | None = None
         self._plain_s = self._waited_s = 0.0
+        self._hidden = False
         self._passed = 0
         self._shadow_cost = SHADOW_COST_PRIOR
         self._ahead: Ahead | None = None
@@ -156,6 +157,8 @@ class ControlledDepth:
     def _parked(self, position: int) -> Pause:
         costs = bucket_at(self.buckets, position, self._table)
         if not costs.plain_known:
+            if self._hidden:  # by whoever takes long over each token; of a step that is alone all is seen
+                return Pause(1)
             # The first and the last of them are not used; a draft under way would lengthen the others.
             unknown = not any(source.acceptance.reached[0] for source in self.sources.values())
             here = [name for name, source in self.sources.items() if not source.latency.elsewhere]
@@ -252,6 +255,7 @@ class ControlledDepth:
         costs = bucket_at(self.buckets, position, self._table)
         if elapsed_s is None:
             # A plain step like any other, of which only the tokens are learnt from.
+            self._hidden = True
             self._shadowing, self._ahead, self._beside, elapsed_s = False, None, None, costs.plain_s
             self._previous = PLAIN
             self._until_probe -= 1

@@ -52,11 +52,13 @@ def read_costs(path: Path, key: CostKey) -> CostTable:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         difference = key.difference(CostKey(**stored["key"]))
+        if stored["schema"] != SCHEMA:
+            difference = f"schema {stored['schema']!r}; expected {SCHEMA}"
         table = {
             str(source): {int(rows): float(step_s) for rows, step_s in by_rows.items()}
             for source, by_rows in stored["steps_s"].items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             f"cannot read step costs of {path}: {error}; expected a file that `eval verify-cost --costs` wrote"
         ) from error

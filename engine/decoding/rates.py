@@ -130,7 +130,8 @@ class Rates:
         others = [
             arm for arm in untried if self.sources[arm.source].hoped_rate(costs, arm.source) > self.rate(costs, best)
         ]
-        return min(beside + [arm for arm in others if arm.source != best.source], key=costs.seen)
+        # A drafter of one token that is alone has no neighbour.
+        return min(beside + [arm for arm in others if arm.source != best.source], key=costs.seen, default=best)
 
     def _hoped_block(self, costs: Bucket, best: Arm) -> Arm | None:
         """Return the whole block where it was never timed and would be better than ``best`` if it cost no more rows.

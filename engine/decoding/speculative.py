@@ -151,7 +151,7 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, cached: int) -> Iter
             position=sequence.length,
             target_forwards=1,
             drafter_forwards=drafter.forwards - forwards,
-            host_syncs=1,
+            host_syncs=1 + draft.waits,
             stop=stop,
             guard=decision.guard,
             source=choice.source,

@@ -31,4 +31,5 @@ class Overtaken:
         offset, right = min(len(committed), len(ids)), accepted_length(ids, committed)
         rest = ids[offset:] if right == offset else ()
         probs = None if draft.probs is None else draft.probs[offset : offset + len(rest)]
-        return replace(draft, tokens=rest, count=len(rest), probs=probs, offset=offset, right=right)
+        waits = int(not isinstance(draft.tokens, tuple))
+        return replace(draft, tokens=rest, count=len(rest), probs=probs, offset=offset, right=right, waits=waits)

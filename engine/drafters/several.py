@@ -146,8 +146,10 @@ class SeveralDrafters:
         What was drawn from a distribution stays as it is: the tokens behind it would have none.
         """
         match = self.looking.lookup(bonus)
-        ids = draft.ids() if draft.count and draft.probs is None else ()
-        if match is None or not ids or match.tokens[: len(ids)] != ids:
+        if match is None or not draft.count or draft.probs is not None:
+            return draft
+        ids, draft = draft.ids(), replace(draft, waits=int(not isinstance(draft.tokens, tuple)))
+        if match.tokens[: len(ids)] != ids:
             return draft
         tokens = match.tokens[: self._choice.extended]
         return replace(draft, tokens=tokens, count=len(tokens))

@@ -128,6 +128,7 @@ def verify(
     given = mx.take_along_axis(proposed_NV, column, axis=-1)
     passed = tests_N[:, None] * given < mx.take_along_axis(target_NV, column, axis=-1)
     positive = mx.maximum(target_NV - proposed_NV, 0.0)
-    # Nothing left means the two agree, so a rejection cannot happen; the row must still be a distribution.
-    empty = mx.sum(positive, axis=-1, keepdims=True) <= 0.0
+    # Nothing left means the two agree, so a rejection cannot happen; the row must still be a distribution. What a
+    # drafter proposes that is no number is never accepted, and the target alone says what follows.
+    empty = mx.logical_not(mx.sum(positive, axis=-1, keepdims=True) > 0.0)
     return passed[:, 0], draw(mx.where(empty, target_NV, positive), finals_N)

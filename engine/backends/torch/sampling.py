@@ -127,6 +127,7 @@ def verify(
     proposed_NV = proposed_NV.to(target_NV.dtype)
     passed = tests_N[:, None] * proposed_NV.gather(-1, column) < target_NV.gather(-1, column)
     positive = (target_NV - proposed_NV).clamp(min=0.0)
-    # Nothing left means the two agree, so a rejection cannot happen; the row must still be a distribution.
-    empty = positive.sum(dim=-1, keepdim=True) <= 0.0
+    # Nothing left means the two agree, so a rejection cannot happen; the row must still be a distribution. What a
+    # drafter proposes that is no number is never accepted, and the target alone says what follows.
+    empty = ~(positive.sum(dim=-1, keepdim=True) > 0.0)
     return passed[:, 0], draw(torch.where(empty, target_NV, positive), finals_N)

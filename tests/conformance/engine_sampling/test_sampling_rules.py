@@ -192,6 +192,14 @@ def test_an_unusable_row_ends_the_draft_before_it(backend: SamplingBackend) -> N
     assert backend.decide([], logits[:1], None, Sampling(), [0.1]).guard is None
 
 
+def test_a_drafter_whose_distribution_is_no_number_leaves_the_draw_to_the_target(backend: SamplingBackend) -> None:
+    p, chooser, count = rejection.shape(logits_of(4, 1)[0], 1.0), random.Random(3), 40
+    tests, finals = ([chooser.random() for _ in range(count)] for _ in range(2))
+    broken = np.full((count, VOCAB), math.nan)
+    committed = backend.verify(np.tile(p, (count, 1)), broken, np.full(count, 2), np.array(tests), np.array(finals))
+    assert committed.tolist() == [rejection.draw(p, uniform) for uniform in finals]
+
+
 def test_draws_repeat_with_a_seed_and_differ_between_streams() -> None:
     assert Uniforms(3, "target").take(5) == Uniforms(3, "target").take(5)
     assert Uniforms(3, "target").take(5) != Uniforms(4, "target").take(5)

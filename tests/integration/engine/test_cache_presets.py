@@ -1,4 +1,4 @@
-"""The presets of quantised and bounded caches through the real bridge: request, runner, sandbox, gate, result."""
+"""The presets of caches and of what verifying costs through the real bridge: request, runner, sandbox, gate, result."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
     [
         ("k3-kv-quant-eval", "kv-quant.json", "recall_affine8"),
         ("k3-bounded-kv", "bounded-kv.json", "kv_saving"),
+        ("mlx-verify-cost", "verify-cost.json", "verify_8_at_512"),
         ("k3-step1-incremental", "bounded-recall.json", "recall"),
         ("cuda-step1-incremental -p device=cpu", "bounded-recall.json", "recall"),
         ("k3-step2-fused", "bounded-recall.json", "recall"),
@@ -35,7 +36,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
 def test_a_smoke_run_passes_the_gate_with_its_primary_claim(clone: Clone, preset: str, report: str, claim: str) -> None:
     ran = clone.mac("run", *preset.split(), "--wait", timeout_s=280)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert re.match(r"passed +(valid|recorded) \(smoke\)", ran.stdout)
+    assert re.match(r"passed +(quotable|measured) \(smoke\)", ran.stdout)
     folder = Path(clone.mac("open", "@last").stdout.strip())
     assert (folder / "reports" / report).is_file()
     verdict = json.loads((folder / "verdict.json").read_text())

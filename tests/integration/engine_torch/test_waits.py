@@ -12,8 +12,10 @@ from engine.backends.torch.sampling import shape
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
+from engine.drafters.several import SeveralModel
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
+from engine.types import Choice
 from engine.verification.rejection import Sampling
 from tests.fakes.counted_waits import CountedWaits
 from tests.support.decoding import prompt_of
@@ -44,6 +46,27 @@ def test_each_step_waits_once_and_says_so(backend: Any, targets: Any, folders: A
         steps = list(speculative(parts, prompt, Stopping(24)))
     assert counted.waits == len(steps)
     assert [step.host_syncs for step in steps] == [1] * len(steps)
+
+
+class Followed(FixedDepth):
+    """Has a match follow every whole draft that it agrees with."""
+
+    def choose(self, position: int, limit: int, lookup: Any = None) -> Choice:
+        return Choice(min(self.tokens, limit), "dflash", extended=min(12, limit), wait_s=None)
+
+
+def test_a_draft_that_is_read_to_be_compared_with_a_match_is_another_wait(
+    backend: Any, targets: Any, folders: Any
+) -> None:
+    target = targets["qwen3"]
+    model = SeveralModel({"dflash": backend.load_dflash(folders / "dflash", target)}, NgramModel(min_tokens=1))
+    sequence = target.open(model.capture, CacheLayout.NATIVE)
+    parts = Parts(sequence, model.open(), backend.greedy(target), Followed(7), backend.clock)
+    prompt = prompt_of(90)
+    with CountedWaits() as counted:
+        steps = list(speculative(parts, prompt, Stopping(24)))
+    assert max(step.host_syncs for step in steps) == 2
+    assert counted.waits == sum(step.host_syncs for step in steps)
 
 
 class CountedSorts(TorchFunctionMode):

@@ -180,6 +180,23 @@ def test_rows_are_in_the_file_before_the_step_ends(tmp_path):
     assert len(append(path, measure([("slow", "torch", [sys.executable, "-c", program])], 60.0))) == 2
 
 
+def test_whoever_leaves_the_rows_of_a_step_leaves_no_process_behind():
+    program = "import json, os, time; print(json.dumps({'pid': os.getpid()}), flush=True); time.sleep(600)"
+    rows = measure([("hanging", "torch", [sys.executable, "-c", program])], 60.0)
+    pid = next(rows)["pid"]
+    rows.close()  # as an interrupt does, which a process in a session of its own does not hear
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_the_hardware_tests_get_the_time_that_reading_the_machine_leaves(tmp_path):
+    hanging = tmp_path / "test_hanging.py"
+    hanging.write_text("import time\n\n\ndef test_hanging():\n    time.sleep(600)\n")
+    readings = iter((0.0, 40.0))
+    made_bundle = bundle.make([str(hanging)], 41.0, lambda: next(readings))
+    assert made_bundle["tests"] == [{"test": "all", "outcome": "failed", "why": "not ended after 1 s"}]
+
+
 def test_what_no_time_is_left_for_is_said():
     (row,) = measure([("late", "torch", ["never"])], 1.0)
     assert (row["left_out"], row["why"]) == ("late", "no time was left")

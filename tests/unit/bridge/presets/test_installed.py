@@ -148,3 +148,11 @@ def test_the_set_that_prompts_are_compared_with_is_the_presets_and_not_the_repor
     confirming = {name: command.argv for name, command in last.items() if command.confirms}
     assert len(confirming) > 10
     assert [name for name, argv in confirming.items() if "--set" not in argv] == []
+
+
+@pytest.mark.parametrize("name", ["cuda-verify-cost", "mlx-verify-cost"])
+def test_what_verifying_costs_is_measured_without_a_drafter_that_the_runner_was_not_told_of(name):
+    """Left to itself the engine asks the one named like the target, which nobody digested or which is not there."""
+    preset = registry()[name]
+    assert preset.models.drafter is None
+    assert [command.argv[command.argv.index("--drafter") + 1] for command in preset.commands] == ["none", "none"]

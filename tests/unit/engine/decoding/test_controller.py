@@ -133,6 +133,7 @@ GOOD = {
     "fair": world((1.2, 0.1, 0.3), right_with(lambda _: 0.6)),
     "good": world((1.05, 0.05, 0.3), right_with(lambda _: 0.8)),
     "long blocks": world((1.05, 0.05, 0.3), right_with(lambda _: 0.95), 15),
+    "one token": world((1.05, 0.05, 0.3), right_with(lambda _: 0.9), 1),
     "noisy clock": world((1.05, 0.05, 0.3), right_with(lambda _: 0.8), noise=0.2),
     "turns good": world((1.05, 0.05, 0.3), right_with(lambda place: 0.85 if place > 512 else 0.0)),
     "growing context": world((1.1, 0.1, 0.3), right_with(lambda _: 0.7), growth=1 / 1000),
@@ -145,6 +146,15 @@ def test_a_bad_moment_at_the_first_drafts_is_no_verdict() -> None:
 
     disturbed = World(cost_s, GOOD["good"].draft_s, GOOD["good"].right, 7)
     assert replay(ControlledDepth(7), disturbed, 1024).ratio >= 0.85 * best_fixed(disturbed, 1024)[1]
+
+
+@pytest.mark.parametrize("reading_s", [0.0, -1e-3])
+def test_a_clock_that_does_not_move_says_nothing_of_what_steps_cost(reading_s: float) -> None:
+    def cost_s(depth: int, position: int) -> float:
+        return reading_s if position % 50 == 1 else GOOD["good"].cost_s(depth, position)
+
+    depths = replay(ControlledDepth(7), World(cost_s, GOOD["good"].draft_s, GOOD["good"].right, 7), 1024).depths
+    assert sum(depth > 0 for depth in depths) > len(depths) / 2
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -41,10 +41,28 @@ def test_a_table_of_something_else_is_refused_by_the_name_of_what_differs(
         read_costs(tmp_path / "costs.json", other)
 
 
-@pytest.mark.parametrize("steps_s", [{}, {"": {"2": 0.1}}, {"": {"1": 0.0}}, {"": {"1": "fast"}}, {"": [1]}, [1], None])
+@pytest.mark.parametrize(
+    "steps_s",
+    [{}, {"": {"2": 0.1}}, {"": {"1": 0.0}}, {"": {"1": "fast"}}, {"": {"1": 10**400}}, {"": [1]}, [1], None],
+)
 def test_what_is_no_table_is_one_line(tmp_path: Path, steps_s: object) -> None:
     write_costs(tmp_path / "costs.json", KEY, TABLE)
     stored = json.loads((tmp_path / "costs.json").read_text())
     (tmp_path / "costs.json").write_text(json.dumps(stored | {"steps_s": steps_s}))
     with pytest.raises(UsageError, match=r"costs\.json"):
+        read_costs(tmp_path / "costs.json", KEY)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000], ids=["empty", "cut off", "nested"])
+def test_a_file_of_something_else_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "costs.json").write_text(text)
+    with pytest.raises(UsageError, match="cannot read step costs"):
+        read_costs(tmp_path / "costs.json", KEY)
+
+
+def test_a_table_of_another_schema_is_refused_by_its_number(tmp_path: Path) -> None:
+    write_costs(tmp_path / "costs.json", KEY, TABLE)
+    stored = json.loads((tmp_path / "costs.json").read_text())
+    (tmp_path / "costs.json").write_text(json.dumps(stored | {"schema": 2}))
+    with pytest.raises(UsageError, match="step costs of schema 2; expected 1"):
         read_costs(tmp_path / "costs.json", KEY)

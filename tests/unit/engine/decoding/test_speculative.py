@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.local import LocalDrafter
@@ -15,6 +16,7 @@ from engine.errors import NonFiniteLogitsError, PromptError
 from engine.stopping import Stopping
 from engine.types import Decision, Draft, Forward, Pause, Step
 from engine.verification import greedy
+from tests.fakes import virtual_loop
 from tests.fakes.scripted_drafter import ScriptedModel
 
 VOCAB = 1000
@@ -336,3 +338,18 @@ def test_what_a_consumer_takes_between_steps_moves_no_cost(depth: int, eager: bo
     # The first plain step of a pause was not queued while somebody was away.
     plain = [0.01] + [0.01 if eager else None] * (len(drafted) - 1)
     assert Heard.elapsed_s == ([0.01] * len(drafted) if depth and all(drafted) else plain)
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_drafting_begins_however_long_a_reader_holds_each_token(eager: bool) -> None:
+    clock, prompt = virtual_loop.VirtualClock(eager=eager), virtual_loop.PROMPT
+    answer = tuple(virtual_loop.token_at(len(prompt) + index) for index in range(300))
+    state = ScriptedModel(answer, len(prompt), 2 * VOCAB, lambda step, index: False).open()
+    sequence, accept = virtual_loop.TableSequence(clock), virtual_loop.TableAccept()
+    parts = Parts(sequence, state, accept, ControlledDepth(7), clock)  # type: ignore[arg-type]
+    steps = []
+    for step in speculative(parts, prompt, Stopping(256)):
+        clock.spend(50)
+        steps.append(step)
+    assert tokens_of(steps) == answer[:256]
+    assert sum(step.drafted for step in steps) > 128
