@@ -264,6 +264,17 @@ def test_a_model_is_found_in_the_hugging_face_cache_and_called_by_its_name(
         resolve_model("Qwen/Qwen3-8B", roots="")
 
 
+@pytest.mark.parametrize(("variable", "hub"), [("HF_HOME", "hub"), ("XDG_CACHE_HOME", "huggingface/hub")])
+def test_the_cache_lies_where_its_own_library_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, hub: str
+) -> None:
+    for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path))
+    folder = write(tmp_path / hub / "models--Qwen--Qwen3-4B" / "snapshots" / ("0" * 40))
+    assert resolve_model("Qwen/Qwen3-4B", roots="") == folder
+
+
 def test_a_folder_in_here_is_named_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "models" / "small")
     monkeypatch.chdir(tmp_path)
