@@ -29,7 +29,7 @@ from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, UsageError
 from engine.huggingface import check_finite, check_opened, open_causal, read_tensors
-from engine.reader import Checkpoint, read_checkpoint
+from engine.reader import Checkpoint, model_name, read_checkpoint
 from engine.restoration.elsewhere import ElsewhereRestorer, elsewhere
 from engine.restoration.restorers import FTheta, f_theta, lent_f_theta
 from engine.restoration.rows import Latents
@@ -156,7 +156,7 @@ class TorchBackend:
         check_stored(folder, "a drafter on torch", FLOATS | {"F64"}, affine=True)
         tensors = read_drafter_tensors(folder, config)
         parameters = sum(int(tensor.numel()) for tensor in tensors.values())
-        info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
+        info = dflash.info_of(config, model_name(folder), checkpoint.folder_digest(folder), parameters)
         model = TorchDFlash(config, tensors, target, info)
         if self._device.type != "cpu":
             model.warm_up()
