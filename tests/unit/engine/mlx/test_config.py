@@ -56,6 +56,12 @@ def test_one_of_yarn_s_two_scales_alone_counts_for_nothing() -> None:
     assert [(scale["mscale"], scale["mscale_all_dim"]) for scale in scales] == [(1, 0), (1.5, 0.5)]
 
 
+def test_a_base_that_the_newer_place_leaves_unsaid_is_the_one_of_transformers() -> None:
+    unsaid = {name: value for name, value in config_of("qwen2").items() if name != "rope_theta"}
+    config = unsaid | {"rope_parameters": {"rope_type": "default"}}
+    assert completed(config, read_structure(config))["rope_theta"] == 1e4
+
+
 def test_experts_of_qwen_3_5_are_normed_whatever_a_config_says() -> None:
     config = config_of("qwen3_5_moe_text", norm_topk_prob=False)
     assert completed(config, read_structure(config))["norm_topk_prob"] is True
