@@ -32,6 +32,8 @@ UNSCALED = {"mixtral", "qwen3_moe"}
 """Model types whose layers mlx-lm gives positions that are not scaled, whatever the config says."""
 UNWINDOWED = {"mixtral", "qwen2", "qwen3", "qwen3_moe"}
 """Model types whose windows mlx-lm does not apply."""
+UNBIASED = {"gemma3_text", "gemma4_text", "gemma4_unified_text", "qwen3", "qwen3_moe", "qwen3_vl_text"}
+"""Model types whose projections have no biases in mlx-lm, whatever the config says."""
 OWN_ROTARY = {"gemma4_text", "gemma4_unified_text", "qwen3_5_text", "qwen3_5_moe_text"}
 """Model types whose ``rope_parameters`` mlx-lm reads itself."""
 UNSAID_ROTARY = {"rope_theta": 1e4, "partial_rotary_factor": 0.25}
@@ -144,6 +146,11 @@ def _check_computed(structure: Structure, text: Mapping[str, Any]) -> None:
         raise ModelConfigError(
             f"sliding_window is {structure.window} with use_sliding_window; mlx-lm attends to everything for model "
             f"type {kind!r}. Use --backend torch, or set use_sliding_window to false to decode without the window."
+        )
+    if kind in UNBIASED and text.get("attention_bias"):
+        raise ModelConfigError(
+            f"attention_bias is {text['attention_bias']!r}; mlx-lm computes none for model type {kind!r}. "
+            "Use --backend torch."
         )
     if structure.soft_cap is not None and kind not in {"gemma4_text", "gemma4_unified_text"}:
         raise ModelConfigError(

@@ -23,6 +23,7 @@ LEFT_OUT: dict[str, tuple[str, dict[str, Any], str]] = {
         {"rope_parameters": {FULL: {"rope_theta": 1e6}, SLIDING: {"rope_type": "linear", "factor": 2.0}}},
         "rope type of sliding layers is 'linear'; mlx-lm leaves it out",
     ),
+    "biases": ("qwen3", {"attention_bias": True}, "attention_bias is True; mlx-lm computes none for model type"),
     "a window": ("mixtral", {"sliding_window": 8}, "sliding_window is 8"),
     "a window of a size unsaid": (
         "qwen3",
