@@ -235,6 +235,13 @@ def test_what_is_no_language_model_is_named_before_its_sizes(
         read_checkpoint(folder)
 
 
+def test_a_value_of_another_kind_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": "4096"}
+    assert main([str(write(tmp_path, rope_scaling=scaling))]) == 3
+    error = capsys.readouterr().err
+    assert (f"cannot read {tmp_path}: TypeError: " in error, error.count("\n")) == (True, 1)
+
+
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
