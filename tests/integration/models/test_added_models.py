@@ -276,6 +276,20 @@ def test_a_tensor_that_the_file_lacks_is_named_and_not_made_up(
     assert list((tmp_path / "root").iterdir()) == []
 
 
+def test_biases_that_transformers_has_no_place_for_are_named_and_not_dropped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def add(writer: Any) -> None:
+        writer.add_tensor("blk.0.attn_v.bias", np.ones(tiny_gguf.HIDDEN // 2, np.float32))
+
+    file = tiny_gguf.write_gguf(tmp_path / "biased.gguf", more=add)
+    assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 3
+    # Behind the bar that transformers draws while it unpacks.
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: biased.gguf holds the biases ['blk.0.attn_v.bias'] (1 in all)")
+    assert list((tmp_path / "root").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
