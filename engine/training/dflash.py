@@ -226,7 +226,7 @@ class DrafterTrainer(Resumable):
         sees_block = (owner[:, None] == owner[None, :]) & stands[:, None, :]
         mask = torch.cat([sees_context, sees_block], dim=-1)[:, None]
         features = self.features(responses, ids)
-        table = self.target.model.embed_tokens.weight.detach()
+        table, head = self.target.model.embed_tokens.weight.detach(), self.target.lm_head.weight.detach()
         scale = self.config["dflash_config"]["input_embedding_scale"]
         embedded = F.embedding(block_ids.flatten(1), table) * scale
         label_places = positions[:, :, given:]
@@ -234,11 +234,11 @@ class DrafterTrainer(Resumable):
         labels = ids.gather(1, label_places.clamp(max=length - 1).flatten(1)).view_as(label_places)
         if frequent is not None:
             competing = torch.cat([frequent, labels.flatten()]).unique()
-            table, labels = table[competing], torch.searchsorted(competing, labels)
+            head, labels = head[competing], torch.searchsorted(competing, labels)
         with mixed_precision(self.device.type):
             hidden = self.drafter(embedded, features, context, flat, mask)
             hidden = hidden.view(rows, count, size, -1)[:, :, given:]
-            logits = F.linear(hidden, table).float()
+            logits = F.linear(hidden, head).float()
         cap = self.config["dflash_config"].get("final_logit_softcapping")
         if cap:
             logits = torch.tanh(logits / cap) * cap

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -66,6 +67,20 @@ def test_a_loss_over_every_id_is_the_whole_head_s_and_over_few_it_is_less(tmp_pa
         losses[rows] = float(part) - float(whole)
     assert losses[0] == losses[VOCABULARY] == 0.0
     assert losses[4] < 0.0
+
+
+def test_a_drafter_speaks_through_the_head_that_its_target_has_beside_its_embedding(
+    tmp_path: Path, target, responses
+) -> None:
+    assert not torch.equal(target.lm_head.weight, target.model.embed_tokens.weight)
+    trainer, places = trainer_of(tmp_path, target, responses), torch.tensor([[12]])
+    response, ids = responses[0], torch.tensor([responses[0].ids])
+    with torch.no_grad():
+        logits, *_ = trainer._forward([response], ids, places, torch.zeros_like(places))
+        trainer.target = deepcopy(target)
+        trainer.target.lm_head.weight.mul_(2.0)
+        doubled, *_ = trainer._forward([response], ids, places, torch.zeros_like(places))
+    assert torch.equal(doubled, 2.0 * logits)
 
 
 def test_features_in_a_file_train_as_those_in_memory_and_are_found_again(tmp_path: Path, target, responses) -> None:
