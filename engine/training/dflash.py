@@ -15,7 +15,8 @@ import torch
 from torch.nn import functional as F  # noqa: N812 - torch's customary name
 
 from engine.backends.torch.dflash.stored import read_drafter_tensors
-from engine.checkpoint import read_config, stop_ids
+from engine.checkpoint import read_config, stop_ids, weight_files
+from engine.digests import file_digest
 from engine.drafters.dflash import parse
 from engine.errors import ModelMismatchError, UsageError
 from engine.huggingface import open_causal
@@ -288,6 +289,15 @@ class DrafterTrainer(Resumable):
         return bool(before) and max(value for _, value in curve) - max(before) < self.run.least_gain
 
 
+def weights_digest(folder: Path) -> str:
+    """Return sha256 hex of a folder's one file of weights, of several that of a line ``name digest`` for each."""
+    files = weight_files(folder)
+    if len(files) == 1:
+        return file_digest(files[0])
+    lines = [f"{file.name} {file_digest(file)}\n" for file in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
 def cached_responses(
     target_folder: Path,
     target: Any,
@@ -303,7 +313,7 @@ def cached_responses(
         UsageError: If the file of answers is unusable or another target's.
     """
     path = run.work / "responses.json"
-    weights = hashlib.sha256((target_folder / "model.safetensors").read_bytes()).hexdigest()
+    weights = weights_digest(target_folder)
     made_by = {"target_sha256": weights, "seed": run.seed, "rows": run.rows, "prompts": run.prompts}
     stored = _made(path, made_by)
     if stored is not None:

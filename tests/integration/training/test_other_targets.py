@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import lzma
 from copy import deepcopy
@@ -14,9 +15,18 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from safetensors.torch import load_file, save_file  # noqa: E402
+
 from engine.cli.main import main  # noqa: E402
 from engine.errors import UsageError  # noqa: E402
-from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer, cached_responses, export_drafter  # noqa: E402
+from engine.training.dflash import (  # noqa: E402
+    BLOCK_SIZE,
+    DrafterRun,
+    DrafterTrainer,
+    cached_responses,
+    export_drafter,
+    weights_digest,
+)
 from engine.training.features import FeatureFile  # noqa: E402
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config  # noqa: E402
 from engine.training.package_prompts import TASKS, _turns, functions, package_requests  # noqa: E402
@@ -152,6 +162,23 @@ def test_prompts_are_drawn_once_whatever_is_installed_when_a_run_goes_on(tmp_pat
     assert cached_responses(folder, None, lambda: draws[1], run, marks=marks) == first
     other = replace(run, prompts="shipped")
     assert cached_responses(folder, target, lambda: draws[1], other, marks=marks) != first
+
+
+def test_a_target_whose_weights_lie_in_several_files_is_answered_for(tmp_path: Path, target) -> None:
+    folder = tiny_families.write_family(tmp_path / "target", "llama")
+    assert weights_digest(folder) == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    parts = [folder / f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    for file, names in zip(parts, (sorted(tensors)[:9], sorted(tensors)[9:]), strict=True):
+        save_file({name: tensors[name] for name in names}, file, metadata={"format": "pt"})
+    run = DrafterRun(4, 3, 1, tmp_path / "work", prompts="packages", mask=MASK, pad=0)
+    request = ResponseRequest((5, 6, 7), 6, 6)
+    [response] = cached_responses(folder, target, lambda: [request], run, marks=Ends(0, (1,)))
+    assert response.ids[:3] == request.prompt
+    before = weights_digest(folder)
+    save_file({name: tensors[name] + 1 for name in sorted(tensors)[9:]}, parts[1], metadata={"format": "pt"})
+    assert weights_digest(folder) != before
 
 
 def test_prompts_of_packages_have_every_task_and_none_of_humaneval_s_names(
