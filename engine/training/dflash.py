@@ -146,15 +146,22 @@ class DrafterTrainer(Resumable):
         return torch.nn.utils.rnn.pad_sequence(features, batch_first=True)
 
     def _target_features(self, ids: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad(), mixed_precision(self.device.type):
-            output = self.target.model(
-                input_ids=ids,
-                attention_mask=attention_masks(self.target, ids.shape[1], ids.device),
-                use_cache=False,
-                output_hidden_states=True,
-            )
+        """Return what the drafter's layers of the target put out; of the last transformers tells normed rows alone."""
+        outputs: list[torch.Tensor] = []
+
+        def keep(_layer: Any, _inputs: Any, output: Any) -> None:
+            outputs.append((output[0] if isinstance(output, tuple) else output).float())
+
         layers = self.config["dflash_config"]["target_layer_ids"]
-        return torch.cat([output.hidden_states[layer + 1].float() for layer in layers], dim=-1)
+        hooks = [self.target.model.layers[layer].register_forward_hook(keep) for layer in layers]
+        try:
+            with torch.no_grad(), mixed_precision(self.device.type):
+                masks = attention_masks(self.target, ids.shape[1], ids.device)
+                self.target.model(input_ids=ids, attention_mask=masks, use_cache=False)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return torch.cat(outputs, dim=-1)
 
     def _frequent_ids(self) -> torch.Tensor | None:
         """Return the ids that the loss is taken over, ascending; None for all."""
@@ -394,13 +401,13 @@ def train_drafter(
 
     Raises:
         ModelError: If the folder of the target, or of the drafter to begin with, is missing or unusable.
-        UsageError: If another training works in the same folder.
+        UsageError: If the target has no such layers, or another training works in the same folder.
     """
     target, tokenizer = open_causal(target_folder, device=device), read_tokenizer(target_folder)
-    if run.start is not None:  # before minutes of regenerating
-        weights_of(
-            run.start, drafter_config(target.config.to_dict(), run.size, BLOCK_SIZE, run.mask, run.target_layers)
-        )
+    # Before minutes of regenerating.
+    config = drafter_config(target.config.to_dict(), run.size, BLOCK_SIZE, run.mask, run.target_layers)
+    if run.start is not None:
+        weights_of(run.start, config)
     if requests is None:
         requests = partial(_shipped_requests, tokenizer, run)
     stops = stop_ids(target_folder, read_config(target_folder)) or (EOS_ID,)

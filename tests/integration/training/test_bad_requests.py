@@ -78,6 +78,17 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, capsys: pytest.
         assert "no tokenizer.json in" in error
 
 
+def test_layers_that_the_target_has_not_are_named_before_data_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = str(ASSETS / "kakeya-tiny-qwen3")
+    options = ("--out", str(tmp_path / "made"), "--steps", "2", "--layers", "1,6")
+    code, error = refused(capsys, "dflash", "--target", target, *options)
+    assert code == 2
+    assert "--layers 1,6: the target has 6 layers, numbered from 0" in error
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("option", ["--steps", "--rows", "--threads", "--evaluate-every", "--seed"])
 def test_less_than_nothing_is_refused(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("dflash", "--target", "/nowhere", "--out", str(tmp_path / "made"), "--steps", "2", option, "-1")

@@ -29,6 +29,7 @@ from engine.training.dflash import (  # noqa: E402
 )
 from engine.training.features import FeatureFile  # noqa: E402
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config  # noqa: E402
+from engine.training.network.models import mixed_precision  # noqa: E402
 from engine.training.package_prompts import TASKS, _turns, functions, package_requests  # noqa: E402
 from engine.training.responses import Answers, Ends, Response, ResponseRequest, regenerate_in_order  # noqa: E402
 from tests.fakes import tiny_families  # noqa: E402
@@ -91,6 +92,20 @@ def test_a_drafter_speaks_through_the_head_that_its_target_has_beside_its_embedd
         trainer.target.lm_head.weight.mul_(2.0)
         doubled, *_ = trainer._forward([response], ids, places, torch.zeros_like(places))
     assert torch.equal(doubled, 2.0 * logits)
+
+
+def test_of_the_last_layer_a_drafter_reads_what_it_puts_out_and_not_what_the_norm_makes_of_it(
+    tmp_path: Path, target, responses
+) -> None:
+    trainer = DrafterTrainer(DrafterRun(4, 3, 12, tmp_path, mask=MASK, pad=0, target_layers=(0, 3)), target, responses)
+    ids = torch.tensor([responses[0].ids])
+    with torch.no_grad(), mixed_precision("cpu"):
+        states = target.model(input_ids=ids, use_cache=False, output_hidden_states=True).hidden_states
+        first, last = trainer._target_features(ids).chunk(2, dim=-1)
+        normed = target.model.norm(last)
+    assert torch.allclose(first, states[1].float())
+    assert torch.allclose(normed.float(), states[4].float())
+    assert not torch.allclose(last, states[4].float())
 
 
 def test_features_in_a_file_train_as_those_in_memory_and_are_found_again(tmp_path: Path, target, responses) -> None:
