@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from engine.cli.main import main  # noqa: E402
 from engine.errors import UsageError  # noqa: E402
+from engine.huggingface import open_causal  # noqa: E402
 from engine.training.dflash import (  # noqa: E402
     BLOCK_SIZE,
     DrafterRun,
@@ -29,7 +30,7 @@ from engine.training.dflash import (  # noqa: E402
 )
 from engine.training.features import FeatureFile  # noqa: E402
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config  # noqa: E402
-from engine.training.network.models import mixed_precision  # noqa: E402
+from engine.training.network.models import logits_of, mixed_precision  # noqa: E402
 from engine.training.package_prompts import TASKS, _turns, functions, package_requests  # noqa: E402
 from engine.training.responses import Answers, Ends, Response, ResponseRequest, regenerate_in_order  # noqa: E402
 from tests.fakes import tiny_families  # noqa: E402
@@ -44,8 +45,6 @@ SMOLLM2 = {
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory):
-    from engine.huggingface import open_causal
-
     return open_causal(tiny_families.write_family(tmp_path_factory.mktemp("target"), "llama"))
 
 
@@ -106,6 +105,12 @@ def test_of_the_last_layer_a_drafter_reads_what_it_puts_out_and_not_what_the_nor
     assert torch.allclose(first, states[1].float())
     assert torch.allclose(normed.float(), states[4].float())
     assert not torch.allclose(last, states[4].float())
+
+
+def test_a_target_with_recurrent_layers_is_asked_without_a_mask_for_them(tmp_path: Path, responses) -> None:
+    hybrid, ids = open_causal(tiny_families.write_family(tmp_path, "qwen3_5_text")), torch.tensor([responses[0].ids])
+    with torch.no_grad():
+        assert torch.allclose(logits_of(hybrid, ids), hybrid(input_ids=ids).logits.float(), atol=1e-4)
 
 
 def test_features_in_a_file_train_as_those_in_memory_and_are_found_again(tmp_path: Path, target, responses) -> None:
