@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import lzma
@@ -204,8 +205,6 @@ def test_a_target_whose_weights_lie_in_several_files_is_answered_for(tmp_path: P
 def test_prompts_of_packages_have_every_task_and_none_of_humaneval_s_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import gzip
-
     lines = "\n".join(json.dumps(problem) for problem in PROBLEMS)
     install(tmp_path / "site", monkeypatch, gzip.compress(lines.encode()))
     root = tmp_path / "package"
@@ -229,6 +228,26 @@ def test_prompts_of_packages_have_every_task_and_none_of_humaneval_s_names(
     assert not any("work_1" in text for text in words.texts)
     assert any("Explain this function" in text for text in words.texts)
     assert words.texts == (again := Letters(), package_requests(again, 8, 1, [root]))[0].texts
+
+
+def test_a_template_that_leaves_a_prompt_no_room_is_named_and_not_tried_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "\n".join(json.dumps(problem) for problem in PROBLEMS)
+    install(tmp_path / "site", monkeypatch, gzip.compress(lines.encode()))
+    (tmp_path / "package").mkdir()
+    body = "    total = 0\n    for item in items:\n        total += item\n    return total\n\n\n"
+    (tmp_path / "package" / "sums.py").write_text("".join(f"def {name}(items):\n{body}" for name in ("add", "sum_up")))
+
+    class LongTemplate:
+        def encode(self, text: str) -> tuple[int, ...]:
+            return tuple(range(9))
+
+        def chat(self, messages) -> tuple[int, ...]:
+            return tuple(range(500))
+
+    with pytest.raises(UsageError, match="no prompt of the task 'explain' has 2 to 192 tokens"):
+        package_requests(LongTemplate(), 8, 1, [tmp_path / "package"])
 
 
 def test_a_package_more_leaves_the_order_of_the_other_prompts() -> None:
