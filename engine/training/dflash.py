@@ -37,7 +37,7 @@ from engine.training.responses import (
     regenerate_in_order,
 )
 from engine.training.rows import RowSource
-from engine.training.tokenizer import EOS_ID, MASK_ID, PAD_ID
+from engine.training.tokenizer import EOS_ID, MASK_ID, PAD_ID, SPECIAL_TOKENS
 
 BLOCK_SIZE = 8
 GAMMA = {16: 7.0, 10: 5.0, 8: 4.0}
@@ -401,7 +401,8 @@ def train_drafter(
 
     Raises:
         ModelError: If the folder of the target, or of the drafter to begin with, is missing or unusable.
-        UsageError: If the target has no such layers, or another training works in the same folder.
+        UsageError: If the target has no such layers or other words than its prompts, or another training works in the
+            same folder.
     """
     target, tokenizer = open_causal(target_folder, device=device), read_tokenizer(target_folder)
     # Before minutes of regenerating.
@@ -409,6 +410,11 @@ def train_drafter(
     if run.start is not None:
         weights_of(run.start, config)
     if requests is None:
+        if tokenizer.token_to_id(SPECIAL_TOKENS[MASK_ID]) != MASK_ID:
+            raise UsageError(
+                f"{target_folder.name} has other words than the shipped prompts are made of; expected --prompts "
+                "packages, with --mask-token for a special token that it never writes"
+            )
         requests = partial(_shipped_requests, tokenizer, run)
     stops = stop_ids(target_folder, read_config(target_folder)) or (EOS_ID,)
     with only_training(run.work):
