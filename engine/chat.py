@@ -18,6 +18,8 @@ from engine.checkpoint import named_tokens, read_object, tokenizer_settings
 from engine.errors import ModelConfigError, UsageError
 
 DEFAULT = "default"
+TOOL_USE = "tool_use"
+"""What publishers call a template of its own for conversations with tools."""
 FILE = "chat_template.jinja"
 MORE = "additional_chat_templates"
 LEGACY = "chat_template.json"
@@ -86,7 +88,8 @@ def render_chat(
     Args:
         folder: The model's.
         messages: The turns so far, the newest last.
-        template: Name of the template; None for the default one, or the only one.
+        template: Name of the template; None for the default one, or the only one, and with tools for the one that the
+            folder has for them.
         thinking: Whether the model is to think before it answers; None leaves that to the template.
         arguments: What else the template reads, such as ``reasoning_effort`` or ``tools``.
         day: The date that it may write into the prompt; None for today.
@@ -98,7 +101,7 @@ def render_chat(
     from jinja2 import TemplateError
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    name, source = _chosen(folder, template)
+    name, source = _chosen(folder, template, with_tools=(arguments or {}).get("tools") is not None)
     # A template that writes a token the folder does not name writes nothing.
     values: dict[str, Any] = {"bos_token": "", "eos_token": "", **named_tokens(tokenizer_settings(folder))}
     names = read_names(source)
@@ -149,15 +152,16 @@ def render_chat(
     return str(texts[0])
 
 
-def _chosen(folder: Path, name: str | None) -> tuple[str, str]:
-    """Return a template by name: the default one, or the only one, where none is asked for."""
+def _chosen(folder: Path, name: str | None, *, with_tools: bool) -> tuple[str, str]:
+    """Return a template by name: that for tools, the default one, or the only one, where none is asked for."""
     templates = chat_templates(folder)
     if not templates:
         raise ModelConfigError(
             f"no chat template in {folder}: looked in {FILE}, {MORE}/, {CONFIG} and {LEGACY}; complete raw text "
             "instead of a chat turn"
         )
-    chosen = name or (DEFAULT if len(templates) > 1 else next(iter(templates)))
+    usual = DEFAULT if len(templates) > 1 else next(iter(templates))
+    chosen = name or (TOOL_USE if with_tools and TOOL_USE in templates else usual)
     if chosen not in templates:
         raise UsageError(
             f"no chat template {chosen!r} in {folder}; it has {', '.join(sorted(templates))}. Name one with "

@@ -77,8 +77,9 @@ def cached_snapshots(name: str) -> list[Path]:
     owner, _, model = name.partition("/")
     if not owner or not model or "/" in model or ".." in name:
         return []
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = Path(os.environ.get("HF_HOME") or caches / "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
     repository = hub / f"models--{owner}--{model}"
     main = repository / "refs" / "main"
     try:

@@ -166,11 +166,15 @@ def _tied(folder: Path) -> dict[str, Any]:
 
 
 def _unpacked(folder: Path, device: Any) -> dict[str, Any]:
-    """Return how weights packed in 4-bit blocks are loaded onto a CPU: as numbers, which needs no further package."""
+    """Return how weights packed in 4-bit blocks are loaded onto a CPU or as names and shapes alone.
+
+    As numbers, which needs no further package.
+    """
     from transformers import Mxfp4Config
 
     quantization = read_config(folder).get("quantization_config")
-    if str(device) != "cpu" or not isinstance(quantization, dict) or quantization.get("quant_method") != "mxfp4":
+    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+    if str(device) not in {"cpu", "meta"} or method != "mxfp4":
         return {}
     return {"quantization_config": Mxfp4Config(dequantize=True)}
 

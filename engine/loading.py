@@ -31,7 +31,7 @@ from engine.errors import (
 )
 from engine.huggingface import take_torch_in
 from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
-from engine.reader import read_checkpoint
+from engine.reader import model_name, read_checkpoint
 from engine.structure.memory import check_memory
 from engine.tokenizer import read_tokenizer
 from engine.types import RestorationInfo
@@ -222,8 +222,8 @@ def own_drafter(target: Path) -> str:
     drafter = known_drafter(target)
     if drafter is None:
         raise UsageError(
-            f"no drafter is known for {target.name!r}: expected one called {_own_name(target)!r} beside it or among "
-            "the models. Name one with --drafter, or decode without with --drafter none."
+            f"no drafter is known for {model_name(target)!r}: expected one called {_own_name(target)!r} beside it or "
+            "among the models. Name one with --drafter, or decode without with --drafter none."
         )
     return drafter
 
@@ -245,19 +245,19 @@ def own_restoration(target: Path, rank: int) -> str:
     Raises:
         UsageError: If there is none.
     """
-    name = f"{target.name}-ftheta{rank}"
+    name = f"{model_name(target)}-ftheta{rank}"
     beside = target.with_name(name)
     try:
         return str(beside if (beside / "config.json").is_file() else resolve_model(name))
     except ModelNotFoundError:
         raise UsageError(
-            f"no f_theta of rank {rank} is known for {target.name!r}: expected one called {name!r} beside it or among "
-            "the models. Name one with --restoration, or fit one: `kakeya-engine train ftheta`."
+            f"no f_theta of rank {rank} is known for {model_name(target)!r}: expected one called {name!r} beside it or "
+            "among the models. Name one with --restoration, or fit one: `kakeya-engine train ftheta`."
         ) from None
 
 
 def _own_name(target: Path) -> str:
-    return f"{target.name}-dflash"
+    return f"{model_name(target)}-dflash"
 
 
 def _load_drafter(backend: Backend, folder: Path, target: tuple[Path, TargetModel]) -> DrafterModel:
@@ -265,7 +265,7 @@ def _load_drafter(backend: Backend, folder: Path, target: tuple[Path, TargetMode
     config = read_config(folder)
     if is_dflash(config):
         return backend.load_dflash(folder, target[1])
-    check_causal(config, folder.name)
+    check_causal(config, model_name(folder))
     small = backend.load_target(folder)
     as_many = small.info.vocab_size == target[1].info.vocab_size
     check_fits(small.info, target[1].info, lambda: _same_words(folder, target[0], unsaid=as_many))

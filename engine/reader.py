@@ -204,6 +204,14 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         ModelConfigError: If its files cannot be read, or describe no target that is decoded here.
         ModelWeightsError: If it holds no weights.
     """
+    try:
+        return _read(folder)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        # Not every value that somebody may write is checked by its name.
+        raise ModelConfigError(f"cannot read {folder}: {type(error).__name__}: {error}; check its files") from error
+
+
+def _read(folder: Path) -> Checkpoint:
     _check_target(folder)
     config = read_target_config(folder)
     _check_packer(folder, config)

@@ -28,6 +28,8 @@ MORE_TOKENS = "added_tokens.json"
 UNNAMED = ("extra_special_tokens", "additional_special_tokens")
 REPLACEMENT = "\ufffd"
 LLAMA = frozenset({"LlamaTokenizer", "LlamaTokenizerFast"})
+AS_WRITTEN = frozenset({"llava", "llava_next", "mistral", "mistral3", "mixtral", "olmo2", "pixtral", "vipllava"})
+"""Model types whose tokenizer.json transformers takes as it is, whatever class a folder names."""
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 FLAGS = ("lstrip", "rstrip", "normalized", "single_word", "special")
 
@@ -51,11 +53,18 @@ def read_tokenizer(folder: Path) -> Any:
         raise ModelConfigError(f"cannot read {path}: {error}; fetch the file again") from error
     # Those that the file holds already stay as they are.
     tokenizer.add_tokens(added_tokens(folder))
-    _begin_as_llama(tokenizer, tokenizer_settings(folder))
+    if not _is_as_written(folder):
+        _begin_as_llama(tokenizer, tokenizer_settings(folder))
     # A trainer may have left the length of its batches in the file; transformers does not heed it either.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def _is_as_written(folder: Path) -> bool:
+    """Return whether transformers takes a folder's tokenizer.json as it is, by the type of its model."""
+    path = folder / "config.json"
+    return path.is_file() and str(read_object(path).get("model_type")) in AS_WRITTEN
 
 
 def _begin_as_llama(built: Any, settings: Mapping[str, Any]) -> None:

@@ -202,7 +202,13 @@ def train_target_command(arguments: argparse.Namespace) -> None:
 
 
 def train_dflash_command(arguments: argparse.Namespace) -> None:
-    """Regenerate data with the target, train its drafter and export it."""
+    """Regenerate data with the target, train its drafter and export it.
+
+    Raises:
+        UsageError: If a mask token is named for prompts in the shipped words, which have their own.
+    """
+    if arguments.mask_token is not None and arguments.prompts != "packages":
+        raise UsageError(f"--mask-token {arguments.mask_token!r} is for prompts in other words; add --prompts packages")
     load_backend("torch", arguments.device)
     import torch
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -188,6 +189,24 @@ def _check_positions(file: Path, header: GgufHeader) -> None:
         )
 
 
+def _check_biases(file: Path, header: GgufHeader, tensors: Mapping[str, Any]) -> None:
+    """Check that transformers has a place for every bias of a file: it drops a tensor that it has none for.
+
+    Values are counted, as experts' biases lie otherwise in a file than in a model.
+
+    Raises:
+        ModelWeightsError: If it has not.
+    """
+    biases = {name: math.prod(shape) for name, shape in header.tensors.items() if name.endswith(".bias")}
+    used = sum(int(tensor.numel()) for name, tensor in tensors.items() if name.endswith("bias"))
+    if sum(biases.values()) > used:
+        raise ModelWeightsError(
+            f"{file.name} holds the biases {sorted(biases)[:4]} ({len(biases)} in all), some of which the "
+            f"{header.architecture} model that transformers makes of it has no place for; it would be another model. "
+            "Add the folder of the model instead"
+        )
+
+
 def _ends(header: GgufHeader) -> list[int]:
     """Return the ids of the tokens that a file says end a text, a turn or a message; transformers reads the first."""
     named = [header.values.get(f"tokenizer.ggml.{name}_token_id") for name in ENDS]
@@ -230,6 +249,7 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
             f"{file.name} lacks the tensors {missing[:4]} ({len(missing)} in all) of the "
             f"{header.architecture} model that transformers makes of it. Use a whole file, or the folder of the model"
         )
+    _check_biases(file, header, model.state_dict())
     tied = bool(model.config.get_text_config().tie_word_embeddings)
     kind = getattr(torch, dtype)
     tensors = {

@@ -76,8 +76,7 @@ def find_source(named: str, scratch: Path) -> Source:
     if path.is_file() and path.suffix == ".whl":
         return _of_wheel(path, scratch)
     if path.is_file() and path.suffix == GGUF:
-        texts = tuple(each for each in sorted(path.parent.iterdir()) if LICENCE.search(each.name))
-        return Source(_plain(path.name), f"file {path.name}", None, path, None, texts)
+        return Source(_plain(path.name), f"file {path.name}", None, path, None, _licences(path.parent))
     if path.is_dir():
         return _of_folder(path.absolute())
     return _of_name(named, scratch)
@@ -187,13 +186,17 @@ def _check_sum(listed: list[tuple[Files, str]], out: Path, origin: str, scratch:
 def _of_folder(folder: Path, named: str | None = None) -> Source:
     if not (folder / "config.json").is_file():
         raise ModelNotFoundError(f"no config.json in {folder}; expected a model folder in the hub's layout")
-    texts = tuple(each for each in sorted(folder.iterdir()) if LICENCE.search(each.name))
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8", errors="replace") if readme.is_file() else ""
     match = re.match(r"---\n.*?^license: *([^\n]+)\n.*?^---", text, re.DOTALL | re.MULTILINE)
     origin = f"folder {folder.name}" if named is None else f"cache {named} at {folder.name}"
     name = folder.name if named is None else named.rpartition("/")[2]
-    return Source(name, origin, folder, None, match[1].strip() if match else None, texts)
+    return Source(name, origin, folder, None, match[1].strip() if match else None, _licences(folder))
+
+
+def _licences(folder: Path) -> tuple[Path, ...]:
+    """Return the files of a folder that hold a licence's text; a folder of such texts is none."""
+    return tuple(each for each in sorted(folder.iterdir()) if LICENCE.search(each.name) and each.is_file())
 
 
 def _plain(file_name: str) -> str:

@@ -1,8 +1,8 @@
 """Which tokens of a chat answer are its thoughts and which are the answer, by the special tokens between them.
 
-Two formats are known by the tokens that a tokenizer has: harmony's (gpt-oss), whose messages name a channel, and Gemma
-4's, which encloses one. Elsewhere every token is the answer's, thoughts in ordinary tags among them: templates that
-write such tags read them back.
+Three formats are known by the tokens that a tokenizer has: harmony's (gpt-oss), whose messages name a channel, and
+those of Gemma 4 and Magistral, which enclose one. Elsewhere every token is the answer's, thoughts in ordinary tags
+among them: templates that write such tags read them back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from engine.tokenizer import Tokenizer
 
 FINAL = "final"
 HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>")
-ENCLOSED = ("<|channel>", "<channel|>")
+ENCLOSED = (("<|channel>", "<channel|>"), ("[THINK]", "[/THINK]"))
+"""What stands around thoughts, in Gemma 4's answers and in Magistral's."""
 LABEL = "thought\n"
 """What Gemma 4 calls the channel of its thoughts, on a line of its own."""
 WRITTEN = frozenset(
@@ -46,8 +47,9 @@ class Channels:
         written = frozenset(special[text] for text in WRITTEN if text in special)
         if all(text in special for text in HARMONY):
             return cls(tokenizer, written, _harmony=tuple(special[text] for text in HARMONY))
-        if all(text in special for text in ENCLOSED):
-            return cls(tokenizer, written, _enclosed=tuple(special[text] for text in ENCLOSED))
+        for pair in ENCLOSED:
+            if all(text in special for text in pair):
+                return cls(tokenizer, written, _enclosed=tuple(special[text] for text in pair))
         return cls(tokenizer, written)
 
     def split(self, tokens: tuple[int, ...]) -> Iterator[tuple[bool, int]]:

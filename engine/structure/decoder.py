@@ -18,6 +18,7 @@ from engine.structure.families import FAMILIES, FULL, LINEAR, SLIDING, Config, F
 
 ROPE_TYPES = frozenset({"default", "dynamic", "linear", "llama3", "proportional", "yarn"})
 """Rotary types whose tables depend on the position alone within the model's context; ``longrope`` tables do not."""
+ORIGINAL = "original_max_position_embeddings"
 UNSAID_POSITIONS = 131072
 """What a model is taken to hold whose config does not say."""
 SCALED = frozenset({"dynamic", "linear", "llama3", "yarn"})
@@ -169,10 +170,15 @@ def positions_of(text: Config) -> int:
     """
     lengths = [int(text.get("max_position_embeddings") or UNSAID_POSITIONS)]
     for entry in rotary_entries(text):
-        factor, original = entry.get("factor"), entry.get("original_max_position_embeddings")
+        factor, original = entry.get("factor"), original_positions(text, entry)
         if rope_type(entry) == "yarn" and factor and original:
             lengths.append(int(factor * original))
     return max(lengths)
+
+
+def original_positions(text: Config, entry: Config) -> Any:
+    """Return the context that an entry scales, None where nobody says; transformers goes by what stands beside it."""
+    return text.get(ORIGINAL) or entry.get(ORIGINAL)
 
 
 def rope_type(entry: Config) -> str:
@@ -181,7 +187,10 @@ def rope_type(entry: Config) -> str:
 
 
 def older_names(text: Config) -> dict[str, Any]:
-    """Return what ``rope_parameters`` says, under the older names that the config does not hold."""
+    """Return what ``rope_parameters`` says, under its older names.
+
+    As in transformers it counts where both places say something, but for a scaling: the older place's hides it.
+    """
     rotary = text.get("rope_parameters")
     if not isinstance(rotary, dict):
         return {}
@@ -193,7 +202,8 @@ def older_names(text: Config) -> dict[str, Any]:
         "partial_rotary_factor": entry.get("partial_rotary_factor"),
         "rope_local_base_freq": local.get("rope_theta") if isinstance(local, dict) else None,
     }
-    return {name: value for name, value in added.items() if value is not None and text.get(name) is None}
+    hidden = {"rope_scaling"} if text.get("rope_scaling") else set[str]()
+    return {name: value for name, value in added.items() if value is not None and name not in hidden}
 
 
 def _kinds(text: Config, family: Family) -> list[str]:

@@ -15,7 +15,8 @@ import torch
 from torch.nn import functional as F  # noqa: N812 - torch's customary name
 
 from engine.backends.torch.dflash.stored import read_drafter_tensors
-from engine.checkpoint import read_config, stop_ids
+from engine.checkpoint import read_config, stop_ids, weight_files
+from engine.digests import file_digest
 from engine.drafters.dflash import parse
 from engine.errors import ModelMismatchError, UsageError
 from engine.huggingface import open_causal
@@ -36,7 +37,7 @@ from engine.training.responses import (
     regenerate_in_order,
 )
 from engine.training.rows import RowSource
-from engine.training.tokenizer import EOS_ID, MASK_ID, PAD_ID
+from engine.training.tokenizer import EOS_ID, MASK_ID, PAD_ID, SPECIAL_TOKENS
 
 BLOCK_SIZE = 8
 GAMMA = {16: 7.0, 10: 5.0, 8: 4.0}
@@ -145,15 +146,22 @@ class DrafterTrainer(Resumable):
         return torch.nn.utils.rnn.pad_sequence(features, batch_first=True)
 
     def _target_features(self, ids: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad(), mixed_precision(self.device.type):
-            output = self.target.model(
-                input_ids=ids,
-                attention_mask=attention_masks(self.target, ids.shape[1], ids.device),
-                use_cache=False,
-                output_hidden_states=True,
-            )
+        """Return what the drafter's layers of the target put out; of the last transformers tells normed rows alone."""
+        outputs: list[torch.Tensor] = []
+
+        def keep(_layer: Any, _inputs: Any, output: Any) -> None:
+            outputs.append((output[0] if isinstance(output, tuple) else output).float())
+
         layers = self.config["dflash_config"]["target_layer_ids"]
-        return torch.cat([output.hidden_states[layer + 1].float() for layer in layers], dim=-1)
+        hooks = [self.target.model.layers[layer].register_forward_hook(keep) for layer in layers]
+        try:
+            with torch.no_grad(), mixed_precision(self.device.type):
+                masks = attention_masks(self.target, ids.shape[1], ids.device)
+                self.target.model(input_ids=ids, attention_mask=masks, use_cache=False)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return torch.cat(outputs, dim=-1)
 
     def _frequent_ids(self) -> torch.Tensor | None:
         """Return the ids that the loss is taken over, ascending; None for all."""
@@ -226,7 +234,7 @@ class DrafterTrainer(Resumable):
         sees_block = (owner[:, None] == owner[None, :]) & stands[:, None, :]
         mask = torch.cat([sees_context, sees_block], dim=-1)[:, None]
         features = self.features(responses, ids)
-        table = self.target.model.embed_tokens.weight.detach()
+        table, head = self.target.model.embed_tokens.weight.detach(), self.target.lm_head.weight.detach()
         scale = self.config["dflash_config"]["input_embedding_scale"]
         embedded = F.embedding(block_ids.flatten(1), table) * scale
         label_places = positions[:, :, given:]
@@ -234,11 +242,11 @@ class DrafterTrainer(Resumable):
         labels = ids.gather(1, label_places.clamp(max=length - 1).flatten(1)).view_as(label_places)
         if frequent is not None:
             competing = torch.cat([frequent, labels.flatten()]).unique()
-            table, labels = table[competing], torch.searchsorted(competing, labels)
+            head, labels = head[competing], torch.searchsorted(competing, labels)
         with mixed_precision(self.device.type):
             hidden = self.drafter(embedded, features, context, flat, mask)
             hidden = hidden.view(rows, count, size, -1)[:, :, given:]
-            logits = F.linear(hidden, table).float()
+            logits = F.linear(hidden, head).float()
         cap = self.config["dflash_config"].get("final_logit_softcapping")
         if cap:
             logits = torch.tanh(logits / cap) * cap
@@ -288,6 +296,15 @@ class DrafterTrainer(Resumable):
         return bool(before) and max(value for _, value in curve) - max(before) < self.run.least_gain
 
 
+def weights_digest(folder: Path) -> str:
+    """Return sha256 hex of a folder's one file of weights, of several that of a line ``name digest`` for each."""
+    files = weight_files(folder)
+    if len(files) == 1:
+        return file_digest(files[0])
+    lines = [f"{file.name} {file_digest(file)}\n" for file in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
 def cached_responses(
     target_folder: Path,
     target: Any,
@@ -303,7 +320,7 @@ def cached_responses(
         UsageError: If the file of answers is unusable or another target's.
     """
     path = run.work / "responses.json"
-    weights = hashlib.sha256((target_folder / "model.safetensors").read_bytes()).hexdigest()
+    weights = weights_digest(target_folder)
     made_by = {"target_sha256": weights, "seed": run.seed, "rows": run.rows, "prompts": run.prompts}
     stored = _made(path, made_by)
     if stored is not None:
@@ -384,14 +401,20 @@ def train_drafter(
 
     Raises:
         ModelError: If the folder of the target, or of the drafter to begin with, is missing or unusable.
-        UsageError: If another training works in the same folder.
+        UsageError: If the target has no such layers or other words than its prompts, or another training works in the
+            same folder.
     """
     target, tokenizer = open_causal(target_folder, device=device), read_tokenizer(target_folder)
-    if run.start is not None:  # before minutes of regenerating
-        weights_of(
-            run.start, drafter_config(target.config.to_dict(), run.size, BLOCK_SIZE, run.mask, run.target_layers)
-        )
+    # Before minutes of regenerating.
+    config = drafter_config(target.config.to_dict(), run.size, BLOCK_SIZE, run.mask, run.target_layers)
+    if run.start is not None:
+        weights_of(run.start, config)
     if requests is None:
+        if tokenizer.token_to_id(SPECIAL_TOKENS[MASK_ID]) != MASK_ID:
+            raise UsageError(
+                f"{target_folder.name} has other words than the shipped prompts are made of; expected --prompts "
+                "packages, with --mask-token for a special token that it never writes"
+            )
         requests = partial(_shipped_requests, tokenizer, run)
     stops = stop_ids(target_folder, read_config(target_folder)) or (EOS_ID,)
     with only_training(run.work):

@@ -85,7 +85,8 @@ def package_requests(words: Any, count: int, seed: int, roots: Sequence[Path] = 
         roots: Folders of Python files; none for the standard library and what is installed.
 
     Raises:
-        UsageError: If HumanEval, whose names are left out, is not installed, or nothing is found.
+        UsageError: If HumanEval, whose names are left out, is not installed, nothing is found, or no prompt of a task
+            is short enough.
     """
     barred = frozenset(
         row["text"].rpartition("def ")[2].partition("(")[0] for row in installed_set("humaneval")["prompts"]
@@ -96,6 +97,7 @@ def package_requests(words: Any, count: int, seed: int, roots: Sequence[Path] = 
     if not definitions:
         raise UsageError(f"no functions in {', '.join(map(str, places))}; expected Python packages there")
     requests: list[ResponseRequest] = []
+    misses = 0
     turns = {
         task: _turns(task, texts if task == "continue" else [each.code for each in definitions], seed) for task in TASKS
     }
@@ -106,6 +108,14 @@ def package_requests(words: Any, count: int, seed: int, roots: Sequence[Path] = 
         ids = _ids(words, task, function, text, draw % len(CHANGES))
         if 2 <= len(ids) <= MOST_PROMPT_TOKENS:
             requests.append(ResponseRequest(ids, RESPONSE_TOKENS, RESPONSE_TOKENS))
+            misses = 0
+            continue
+        misses += 1
+        if misses == len(texts if task == "continue" else definitions):  # all of them, and they come again
+            raise UsageError(
+                f"no prompt of the task {task!r} has 2 to {MOST_PROMPT_TOKENS} tokens in the target's words, with what "
+                "its chat template writes; expected some. Train for another target"
+            )
     return requests
 
 

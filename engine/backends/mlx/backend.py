@@ -32,7 +32,7 @@ from engine.backends.mlx.target import MlxTarget
 from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
 from engine.errors import ModelWeightsError, UsageError
-from engine.reader import Checkpoint, read_checkpoint
+from engine.reader import Checkpoint, model_name, read_checkpoint
 from engine.restoration.elsewhere import ElsewhereRestorer, elsewhere
 from engine.restoration.restorers import FTheta, f_theta, lent_f_theta
 from engine.restoration.rows import Latents
@@ -157,7 +157,7 @@ class MlxBackend:
         tensors = dflash.dense_tensors(config, _tensors(folder), values_of)
         _check_finite(tensors, folder)
         parameters = sum(int(tensor.size) for tensor in tensors.values())
-        info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
+        info = dflash.info_of(config, model_name(folder), checkpoint.folder_digest(folder), parameters)
         return MlxDFlash(config, tensors, target, info)
 
     def load_mtp(self, folder: Path, target: MlxTarget) -> MlxMtp:

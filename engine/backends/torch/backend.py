@@ -29,7 +29,7 @@ from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, UsageError
 from engine.huggingface import check_finite, check_opened, open_causal, read_tensors
-from engine.reader import Checkpoint, read_checkpoint
+from engine.reader import Checkpoint, model_name, read_checkpoint
 from engine.restoration.elsewhere import ElsewhereRestorer, elsewhere
 from engine.restoration.restorers import FTheta, f_theta, lent_f_theta
 from engine.restoration.rows import Latents
@@ -76,8 +76,7 @@ class TorchBackend:
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not used.
         """
-        self._checked(folder)
-        open_causal(folder, self._dtype, "meta")
+        open_causal(folder, self._dtype, "meta", attention_of(self._checked(folder)))
 
     def load_target(self, folder: Path) -> TorchTarget:
         """Load a Hugging Face folder onto the device.
@@ -87,8 +86,7 @@ class TorchBackend:
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
         read = self._checked(folder)
-        attention = "eager" if read.structure.family.sinks else "sdpa"
-        module = open_causal(folder, self._dtype, self._device, attention)
+        module = open_causal(folder, self._dtype, self._device, attention_of(read))
         weight = module.get_input_embeddings().weight
         info = TargetInfo(
             name=read.name,
@@ -156,7 +154,7 @@ class TorchBackend:
         check_stored(folder, "a drafter on torch", FLOATS | {"F64"}, affine=True)
         tensors = read_drafter_tensors(folder, config)
         parameters = sum(int(tensor.numel()) for tensor in tensors.values())
-        info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
+        info = dflash.info_of(config, model_name(folder), checkpoint.folder_digest(folder), parameters)
         model = TorchDFlash(config, tensors, target, info)
         if self._device.type != "cpu":
             model.warm_up()
@@ -303,6 +301,11 @@ class TorchBackend:
         built = torch.__config__.show()
         name = next((label for label in ("mkl", "openblas", "accelerate") if f"BLAS_INFO={label}" in built), "unknown")
         return BlasInfo(name=name, evidence="BLAS_INFO of torch.__config__.show()")
+
+
+def attention_of(read: Checkpoint) -> str:
+    """Return which of transformers' attentions a target is opened with: only the eager one computes sinks."""
+    return "eager" if read.structure.family.sinks else "sdpa"
 
 
 def check_transformers(found: str) -> None:

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - torch's customary name
 
+from engine.errors import UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class DrafterShape:
@@ -42,10 +44,18 @@ def drafter_config(
 
     `dflash_config.input_embedding_scale` is what every row of the target's RAW embedding table is multiplied with:
     sqrt(hidden_size) where the target scales its embedding (Gemma), else 1.
+
+    Raises:
+        UsageError: If the target has no such layers.
     """
     hidden = int(target_config["hidden_size"])
     layers = int(target_config["num_hidden_layers"])
     shape = SHAPES[size]
+    if target_layers and target_layers[-1] >= layers:
+        raise UsageError(
+            f"--layers {','.join(map(str, target_layers))}: the target has {layers} layers, numbered from 0; name "
+            "some of these"
+        )
     scaled = str(target_config["model_type"]).startswith("gemma")
     target_layer_ids = [1, 3, 4] if layers == 6 else sorted({round(1 + i * (layers - 4) / 4) for i in range(5)})
     dflash: dict[str, Any] = {

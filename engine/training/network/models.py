@@ -39,13 +39,13 @@ def build_target(family: str, size: str, vocab_size: int, seed: int) -> Any:
 
 
 def attention_masks(model: Any, length: int, device: torch.device) -> dict[str, torch.Tensor | None] | None:
-    """Return masks by layer type: None means plain causal, which takes the fast attention path.
+    """Return masks by layer type: None means plain causal, which takes the fast attention path, or a recurrence.
 
     A model whose layers are all of one type takes no masks by type, and None for all.
     """
     if not hasattr(model.config, "layer_types"):
         return None
-    masks: dict[str, torch.Tensor | None] = {"full_attention": None}
+    masks: dict[str, torch.Tensor | None] = dict.fromkeys(("full_attention", *model.config.layer_types))
     if "sliding_attention" in model.config.layer_types:
         rows = torch.arange(length, device=device)
         distance = rows[:, None] - rows[None, :]

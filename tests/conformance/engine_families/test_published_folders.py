@@ -53,6 +53,11 @@ def test_a_published_layout_opens_chats_and_generates(backend: Any, tmp_path: Pa
     assert engine.target.info.stop_ids == (1,)
 
 
+def test_a_target_with_sinks_is_whole_by_names_and_shapes_where_it_runs(backend: Any, tmp_path: Path) -> None:
+    target, _ = write_pair(tmp_path, "gpt-oss-20b")
+    backend.check_tensors(target)
+
+
 @pytest.mark.parametrize("name", ["Qwen3-VL-2B", pytest.param("Qwen3-VL-8B", marks=pytest.mark.slow)])
 def test_the_language_model_of_a_vision_model_answers_as_that_does(backend: Any, tmp_path: Path, name: str) -> None:
     import torch

@@ -27,6 +27,12 @@ SCALINGS: dict[str, dict[str, Any]] = {
     "llama3 without a length": {"rope_scaling": {"rope_type": "llama3"} | FACTORS},
     "yarn without a length": {"rope_scaling": {"type": "yarn", "factor": 4.0}},
     "yarn with a factor of its own": {"rope_scaling": YARN | {"attention_factor": 1.3}},
+    "yarn whose length stands beside it": {
+        "rope_scaling": {"type": "yarn", "factor": 4.0},
+        "original_max_position_embeddings": 32,
+    },
+    "a base beside the kind of scaling": {"rope_scaling": YARN | {"rope_theta": 1e6}},
+    "a base in both places": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
     "yarn with experts": MOE | {"model_type": "qwen3_moe", "rope_scaling": YARN},
     "yarn of a mixtral": CONFIGS["mixtral"] | {"model_type": "mixtral", "rope_scaling": YARN},
     "linear with experts": MOE | {"model_type": "qwen3_moe", "rope_scaling": {"type": "linear", "factor": 4.0}},

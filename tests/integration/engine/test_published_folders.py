@@ -135,6 +135,14 @@ def test_a_class_name_of_a_trainer_s_own_tree_is_an_alias(tmp_path: Path) -> Non
     assert backend.load_dflash(folder, backend.load_target(TARGET)).info.format == "dflash-v1"
 
 
+@pytest.mark.parametrize("name", ["mlx", "torch"])
+def test_a_drafter_of_the_cache_is_called_by_its_model(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "models--somebody--Small-DFlash" / "snapshots" / ("0" * 40)
+    shutil.copytree(DRAFTER, folder)
+    backend = load_backend(name)
+    assert backend.load_dflash(folder, backend.load_target(TARGET)).info.name == "Small-DFlash"
+
+
 def test_memory_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 

@@ -133,6 +133,17 @@ def test_a_folder_is_linked_and_stays_when_it_is_removed(gguf_file: Path, tmp_pa
     assert (root / "made" / CARD).read_text() == card
 
 
+def test_a_folder_of_licences_beside_a_model_is_no_text_of_one(gguf_file: Path, tmp_path: Path) -> None:
+    root, file = tmp_path / "root", tmp_path / "tiny.gguf"
+    (tmp_path / "LICENSES").mkdir()
+    file.write_bytes(gguf_file.read_bytes())
+    assert models(["add", str(file), "--root", str(root)]) == 0
+    (root / "tiny" / "licenses").mkdir()
+    words = ["add", str(root / "tiny"), "--root", str(root), "--name", "linked"]
+    assert models([*words, "--licence", "mine"]) == 0
+    assert json.loads((root / "linked" / CARD).read_text())["licence"] == {"name": "mine", "files": []}
+
+
 def test_a_folder_that_is_not_whole_is_not_linked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tiny_families.write_family(tmp_path / "half", "llama") / "model.safetensors"
     halved(file)
@@ -262,6 +273,20 @@ def test_a_tensor_that_the_file_lacks_is_named_and_not_made_up(
     # Behind the bar that transformers draws while it unpacks.
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: lacking.gguf lacks the tensors ['model.layers.1.mlp.down_proj.weight'] (1 in all)")
+    assert list((tmp_path / "root").iterdir()) == []
+
+
+def test_biases_that_transformers_has_no_place_for_are_named_and_not_dropped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def add(writer: Any) -> None:
+        writer.add_tensor("blk.0.attn_v.bias", np.ones(tiny_gguf.HIDDEN // 2, np.float32))
+
+    file = tiny_gguf.write_gguf(tmp_path / "biased.gguf", more=add)
+    assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 3
+    # Behind the bar that transformers draws while it unpacks.
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: biased.gguf holds the biases ['blk.0.attn_v.bias'] (1 in all)")
     assert list((tmp_path / "root").iterdir()) == []
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from engine.cli import train
 from tests.fakes import tiny_torch
+from tests.fakes.tokenizers_of_families import write_tokenizer
 from tests.integration.training.conftest import ASSETS
 
 
@@ -87,6 +88,32 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, capsys: pytest.
         code, error = refused(capsys, *arguments)
         assert code == 3
         assert "no tokenizer.json in" in error
+
+
+def test_a_target_of_other_words_is_not_asked_in_the_shipped_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tiny_torch.write_target(tmp_path / "target", "qwen3")
+    write_tokenizer(folder, "byte_level")
+    arguments = ("dflash", "--target", str(folder), "--out", str(tmp_path / "made"), "--steps", "2")
+    code, error = refused(capsys, *arguments)
+    assert code == 2
+    assert "target has other words than the shipped prompts are made of; expected --prompts packages" in error
+    code, error = refused(capsys, *arguments, "--mask-token", "<|endoftext|>")
+    assert code == 2
+    assert "--mask-token '<|endoftext|>' is for prompts in other words; add --prompts packages" in error
+    assert not (tmp_path / "made.work").exists()
+
+
+def test_layers_that_the_target_has_not_are_named_before_data_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = str(ASSETS / "kakeya-tiny-qwen3")
+    options = ("--out", str(tmp_path / "made"), "--steps", "2", "--layers", "1,6")
+    code, error = refused(capsys, "dflash", "--target", target, *options)
+    assert code == 2
+    assert "--layers 1,6: the target has 6 layers, numbered from 0" in error
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("option", ["--steps", "--rows", "--threads", "--evaluate-every", "--seed"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import lzma
+from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,11 +16,22 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from safetensors.torch import load_file, save_file  # noqa: E402
+
 from engine.cli.main import main  # noqa: E402
 from engine.errors import UsageError  # noqa: E402
-from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer, cached_responses, export_drafter  # noqa: E402
+from engine.huggingface import open_causal  # noqa: E402
+from engine.training.dflash import (  # noqa: E402
+    BLOCK_SIZE,
+    DrafterRun,
+    DrafterTrainer,
+    cached_responses,
+    export_drafter,
+    weights_digest,
+)
 from engine.training.features import FeatureFile  # noqa: E402
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config  # noqa: E402
+from engine.training.network.models import logits_of, mixed_precision  # noqa: E402
 from engine.training.package_prompts import TASKS, _turns, functions, package_requests  # noqa: E402
 from engine.training.responses import Answers, Ends, Response, ResponseRequest, regenerate_in_order  # noqa: E402
 from tests.fakes import tiny_families  # noqa: E402
@@ -32,8 +46,6 @@ SMOLLM2 = {
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory):
-    from engine.huggingface import open_causal
-
     return open_causal(tiny_families.write_family(tmp_path_factory.mktemp("target"), "llama"))
 
 
@@ -66,6 +78,40 @@ def test_a_loss_over_every_id_is_the_whole_head_s_and_over_few_it_is_less(tmp_pa
         losses[rows] = float(part) - float(whole)
     assert losses[0] == losses[VOCABULARY] == 0.0
     assert losses[4] < 0.0
+
+
+def test_a_drafter_speaks_through_the_head_that_its_target_has_beside_its_embedding(
+    tmp_path: Path, target, responses
+) -> None:
+    assert not torch.equal(target.lm_head.weight, target.model.embed_tokens.weight)
+    trainer, places = trainer_of(tmp_path, target, responses), torch.tensor([[12]])
+    response, ids = responses[0], torch.tensor([responses[0].ids])
+    with torch.no_grad():
+        logits, *_ = trainer._forward([response], ids, places, torch.zeros_like(places))
+        trainer.target = deepcopy(target)
+        trainer.target.lm_head.weight.mul_(2.0)
+        doubled, *_ = trainer._forward([response], ids, places, torch.zeros_like(places))
+    assert torch.equal(doubled, 2.0 * logits)
+
+
+def test_of_the_last_layer_a_drafter_reads_what_it_puts_out_and_not_what_the_norm_makes_of_it(
+    tmp_path: Path, target, responses
+) -> None:
+    trainer = DrafterTrainer(DrafterRun(4, 3, 12, tmp_path, mask=MASK, pad=0, target_layers=(0, 3)), target, responses)
+    ids = torch.tensor([responses[0].ids])
+    with torch.no_grad(), mixed_precision("cpu"):
+        states = target.model(input_ids=ids, use_cache=False, output_hidden_states=True).hidden_states
+        first, last = trainer._target_features(ids).chunk(2, dim=-1)
+        normed = target.model.norm(last)
+    assert torch.allclose(first, states[1].float())
+    assert torch.allclose(normed.float(), states[4].float())
+    assert not torch.allclose(last, states[4].float())
+
+
+def test_a_target_with_recurrent_layers_is_asked_without_a_mask_for_them(tmp_path: Path, responses) -> None:
+    hybrid, ids = open_causal(tiny_families.write_family(tmp_path, "qwen3_5_text")), torch.tensor([responses[0].ids])
+    with torch.no_grad():
+        assert torch.allclose(logits_of(hybrid, ids), hybrid(input_ids=ids).logits.float(), atol=1e-4)
 
 
 def test_features_in_a_file_train_as_those_in_memory_and_are_found_again(tmp_path: Path, target, responses) -> None:
@@ -139,11 +185,26 @@ def test_prompts_are_drawn_once_whatever_is_installed_when_a_run_goes_on(tmp_pat
     assert cached_responses(folder, target, lambda: draws[1], other, marks=marks) != first
 
 
+def test_a_target_whose_weights_lie_in_several_files_is_answered_for(tmp_path: Path, target) -> None:
+    folder = tiny_families.write_family(tmp_path / "target", "llama")
+    assert weights_digest(folder) == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    parts = [folder / f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    for file, names in zip(parts, (sorted(tensors)[:9], sorted(tensors)[9:]), strict=True):
+        save_file({name: tensors[name] for name in names}, file, metadata={"format": "pt"})
+    run = DrafterRun(4, 3, 1, tmp_path / "work", prompts="packages", mask=MASK, pad=0)
+    request = ResponseRequest((5, 6, 7), 6, 6)
+    [response] = cached_responses(folder, target, lambda: [request], run, marks=Ends(0, (1,)))
+    assert response.ids[:3] == request.prompt
+    before = weights_digest(folder)
+    save_file({name: tensors[name] + 1 for name in sorted(tensors)[9:]}, parts[1], metadata={"format": "pt"})
+    assert weights_digest(folder) != before
+
+
 def test_prompts_of_packages_have_every_task_and_none_of_humaneval_s_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import gzip
-
     lines = "\n".join(json.dumps(problem) for problem in PROBLEMS)
     install(tmp_path / "site", monkeypatch, gzip.compress(lines.encode()))
     root = tmp_path / "package"
@@ -167,6 +228,26 @@ def test_prompts_of_packages_have_every_task_and_none_of_humaneval_s_names(
     assert not any("work_1" in text for text in words.texts)
     assert any("Explain this function" in text for text in words.texts)
     assert words.texts == (again := Letters(), package_requests(again, 8, 1, [root]))[0].texts
+
+
+def test_a_template_that_leaves_a_prompt_no_room_is_named_and_not_tried_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "\n".join(json.dumps(problem) for problem in PROBLEMS)
+    install(tmp_path / "site", monkeypatch, gzip.compress(lines.encode()))
+    (tmp_path / "package").mkdir()
+    body = "    total = 0\n    for item in items:\n        total += item\n    return total\n\n\n"
+    (tmp_path / "package" / "sums.py").write_text("".join(f"def {name}(items):\n{body}" for name in ("add", "sum_up")))
+
+    class LongTemplate:
+        def encode(self, text: str) -> tuple[int, ...]:
+            return tuple(range(9))
+
+        def chat(self, messages) -> tuple[int, ...]:
+            return tuple(range(500))
+
+    with pytest.raises(UsageError, match="no prompt of the task 'explain' has 2 to 192 tokens"):
+        package_requests(LongTemplate(), 8, 1, [tmp_path / "package"])
 
 
 def test_a_package_more_leaves_the_order_of_the_other_prompts() -> None:

@@ -146,6 +146,19 @@ def test_what_else_a_template_reads_is_told_and_pinned(folder: Path) -> None:
         render_chat(folder, TALK, day=date(2026, 1, 31))
 
 
+def test_tools_are_told_to_the_template_that_a_folder_has_for_them(folder: Path) -> None:
+    from transformers import AutoTokenizer
+
+    named = {"default": PLAIN, "tool_use": "{{ tools | length }}{{ messages[0].content }}"}
+    config(folder, [{"name": name, "template": text} for name, text in named.items()])
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    stock = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    expected = stock.apply_chat_template(TALK, tools=tools, tokenize=False, add_generation_prompt=True)
+    assert render_chat(folder, TALK, arguments={"tools": tools}) == expected == "1 hi <b> "
+    with pytest.raises(UsageError, match="does not read 'tools'"):
+        render_chat(folder, TALK, template="default", arguments={"tools": tools})
+
+
 def test_a_field_of_a_message_and_a_name_of_jinja_are_no_arguments(folder: Path) -> None:
     thought = "{% generation %}{% if 'thinking' in m %}{{ m.thinking }}{% endif %}{% endgeneration %}"
     turns = f"{{% for m in messages %}}{thought}{{{{ m.content }}}}{{% endfor %}}"

@@ -37,6 +37,14 @@ def test_a_drafter_beside_the_target_comes_before_one_of_the_same_name_elsewhere
     assert chosen_drafter(None, target) == str(beside)
 
 
+def test_a_target_of_the_cache_gets_the_drafter_of_its_model_and_not_of_its_commit(tmp_path: Path) -> None:
+    target = folder(tmp_path / "models--Qwen--Qwen3-4B" / "snapshots" / ("0" * 40))
+    with pytest.raises(UsageError, match="no drafter is known for 'Qwen3-4B': expected one called 'Qwen3-4B-dflash'"):
+        chosen_drafter(None, target)
+    own = folder(tmp_path / "root" / "Qwen3-4B-dflash")
+    assert chosen_drafter(None, target) == str(own)
+
+
 def test_where_each_step_may_choose_prompt_lookup_stands_beside_the_own_drafter_or_alone(tmp_path: Path) -> None:
     own = str(ASSETS / "kakeya-tiny-gemma4-dflash")
     assert chosen_drafter(None, ASSETS / "kakeya-tiny-gemma4", several=True) == f"{own},ngram"

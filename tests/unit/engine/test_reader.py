@@ -235,6 +235,13 @@ def test_what_is_no_language_model_is_named_before_its_sizes(
         read_checkpoint(folder)
 
 
+def test_a_value_of_another_kind_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": "4096"}
+    assert main([str(write(tmp_path, rope_scaling=scaling))]) == 3
+    error = capsys.readouterr().err
+    assert (f"cannot read {tmp_path}: TypeError: " in error, error.count("\n")) == (True, 1)
+
+
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
@@ -262,6 +269,17 @@ def test_a_model_is_found_in_the_hugging_face_cache_and_called_by_its_name(
     assert read_checkpoint(newer).name == "Qwen3-4B"
     with pytest.raises(ModelNotFoundError, match="models--Qwen--Qwen3-8B"):
         resolve_model("Qwen/Qwen3-8B", roots="")
+
+
+@pytest.mark.parametrize(("variable", "hub"), [("HF_HOME", "hub"), ("XDG_CACHE_HOME", "huggingface/hub")])
+def test_the_cache_lies_where_its_own_library_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, hub: str
+) -> None:
+    for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path))
+    folder = write(tmp_path / hub / "models--Qwen--Qwen3-4B" / "snapshots" / ("0" * 40))
+    assert resolve_model("Qwen/Qwen3-4B", roots="") == folder
 
 
 def test_a_folder_in_here_is_named_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

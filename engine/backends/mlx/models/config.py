@@ -18,7 +18,7 @@ from mlx_lm.models.rope_utils import YarnRoPE, initialize_rope
 from engine.backends.mlx.models.yarn import yarn_periods
 from engine.checkpoint import text_config
 from engine.errors import ModelConfigError
-from engine.structure.decoder import Structure, older_names, positions_of, rope_type
+from engine.structure.decoder import ORIGINAL, Structure, older_names, original_positions, positions_of, rope_type
 from engine.structure.families import FULL, LINEAR, SLIDING
 
 MODULES = {
@@ -32,6 +32,8 @@ UNSCALED = {"mixtral", "qwen3_moe"}
 """Model types whose layers mlx-lm gives positions that are not scaled, whatever the config says."""
 UNWINDOWED = {"mixtral", "qwen2", "qwen3", "qwen3_moe"}
 """Model types whose windows mlx-lm does not apply."""
+UNBIASED = {"gemma3_text", "gemma4_text", "gemma4_unified_text", "qwen3", "qwen3_moe", "qwen3_vl_text"}
+"""Model types whose projections have no biases in mlx-lm, whatever the config says."""
 OWN_ROTARY = {"gemma4_text", "gemma4_unified_text", "qwen3_5_text", "qwen3_5_moe_text"}
 """Model types whose ``rope_parameters`` mlx-lm reads itself."""
 UNSAID_ROTARY = {"rope_theta": 1e4, "partial_rotary_factor": 0.25}
@@ -71,8 +73,8 @@ def completed(config: Mapping[str, Any], structure: Structure) -> dict[str, Any]
 
 def _unsaid(text: Mapping[str, Any], structure: Structure) -> dict[str, Any]:
     """Return what a config means by what it leaves out."""
-    # Both older names have one new place.
-    placed = {"rope_theta", "rope_scaling"} if isinstance(text.get("rope_parameters"), Mapping) else set[str]()
+    # A scaling has one new place; the base that is meant by saying none is the same in both.
+    placed = {"rope_scaling"} if isinstance(text.get("rope_parameters"), Mapping) else set[str]()
     usual = {"max_position_embeddings": positions_of(text), **structure.family.defaults}
     found = {name: value for name, value in usual.items() if name not in placed | set(text)}
     if structure.model_type in SIZED and text.get("head_dim") is None:
@@ -145,6 +147,11 @@ def _check_computed(structure: Structure, text: Mapping[str, Any]) -> None:
             f"sliding_window is {structure.window} with use_sliding_window; mlx-lm attends to everything for model "
             f"type {kind!r}. Use --backend torch, or set use_sliding_window to false to decode without the window."
         )
+    if kind in UNBIASED and text.get("attention_bias"):
+        raise ModelConfigError(
+            f"attention_bias is {text['attention_bias']!r}; mlx-lm computes none for model type {kind!r}. "
+            "Use --backend torch."
+        )
     if structure.soft_cap is not None and kind not in {"gemma4_text", "gemma4_unified_text"}:
         raise ModelConfigError(
             f"final_logit_softcapping is {structure.soft_cap}; mlx-lm leaves it out for model type {kind!r}. "
@@ -169,7 +176,9 @@ def _rotary(text: Mapping[str, Any], structure: Structure) -> dict[str, Any]:
     added = older_names(text)
     scaling = added.get("rope_scaling", text.get("rope_scaling"))
     if isinstance(scaling, Mapping):
-        added["rope_scaling"] = _scaling(scaling, text)
+        # What stands beside the kind of scaling counts before what stands elsewhere.
+        beside = {name: scaling[name] for name in UNSAID_ROTARY if scaling.get(name) is not None}
+        added |= beside | {"rope_scaling": _scaling(scaling, text)}
     return added
 
 
@@ -188,12 +197,12 @@ def _own_rotary(text: Mapping[str, Any], structure: Structure) -> dict[str, Any]
 
 def _scaling(entry: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
     """Return how positions are scaled, with what transformers takes where the config says nothing."""
-    kind, positions = rope_type(entry), text.get("max_position_embeddings")
+    kind, original = rope_type(entry), original_positions(text, entry) or text.get("max_position_embeddings")
     if kind == "dynamic":
         # Its base changes behind the context alone, where decoding has ended; mlx-lm's module cannot be replayed.
         return {"rope_type": "default"} | {name: entry[name] for name in UNSAID_ROTARY if name in entry}
-    said = {"original_max_position_embeddings": positions} if kind in {"llama3", "yarn"} and positions else {}
-    return said | dict(entry) | (_yarn_factor(entry) if kind == "yarn" else {})
+    scaled = {ORIGINAL: original} if kind in {"llama3", "yarn"} and original else {}
+    return dict(entry) | scaled | (_yarn_factor(entry) if kind == "yarn" else {})
 
 
 def _yarn_factor(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,9 +33,10 @@ ANSWERS = {
         "7 is prime.",
     ),
     "gemma's call": (CALL, "", CALL),
+    "magistral": ("[THINK]Is it?[/THINK]7 is prime.", "Is it?", "7 is prime."),
     "tags": ("<think>Is it?</think>7 is prime.", "", "<think>Is it?</think>7 is prime."),
 }
-FORMATS = {"harmony": HARMONY, "gemma": ENCLOSED, "tags": ()}
+FORMATS = {"harmony": HARMONY, "gemma": ENCLOSED[0], "magistral": ENCLOSED[1], "tags": ()}
 
 
 @pytest.mark.parametrize("name", ANSWERS)

@@ -23,6 +23,7 @@ LEFT_OUT: dict[str, tuple[str, dict[str, Any], str]] = {
         {"rope_parameters": {FULL: {"rope_theta": 1e6}, SLIDING: {"rope_type": "linear", "factor": 2.0}}},
         "rope type of sliding layers is 'linear'; mlx-lm leaves it out",
     ),
+    "biases": ("qwen3", {"attention_bias": True}, "attention_bias is True; mlx-lm computes none for model type"),
     "a window": ("mixtral", {"sliding_window": 8}, "sliding_window is 8"),
     "a window of a size unsaid": (
         "qwen3",
@@ -54,6 +55,12 @@ def test_one_of_yarn_s_two_scales_alone_counts_for_nothing() -> None:
     both = alone | {"rope_scaling": YARN | {"mscale": 1.5, "mscale_all_dim": 0.5}}
     scales = [completed(config, read_structure(config))["rope_scaling"] for config in (alone, both)]
     assert [(scale["mscale"], scale["mscale_all_dim"]) for scale in scales] == [(1, 0), (1.5, 0.5)]
+
+
+def test_a_base_that_the_newer_place_leaves_unsaid_is_the_one_of_transformers() -> None:
+    unsaid = {name: value for name, value in config_of("qwen2").items() if name != "rope_theta"}
+    config = unsaid | {"rope_parameters": {"rope_type": "default"}}
+    assert completed(config, read_structure(config))["rope_theta"] == 1e4
 
 
 def test_experts_of_qwen_3_5_are_normed_whatever_a_config_says() -> None:

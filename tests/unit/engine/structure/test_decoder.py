@@ -69,6 +69,8 @@ def test_yarn_stretches_the_context_that_a_config_goes_on_stating() -> None:
     assert positions_of(stated | {"rope_scaling": yarn}) == 131072
     assert positions_of(stated | {"rope_parameters": {FULL: yarn}}) == 131072
     assert positions_of({"max_position_embeddings": 262144, "rope_scaling": yarn}) == 262144
+    beside = {"rope_scaling": {"type": "yarn", "factor": 4.0}, "original_max_position_embeddings": 32768}
+    assert positions_of(stated | beside) == 131072
     assert positions_of(stated | {"rope_scaling": yarn | {"rope_type": "llama3"}}) == 40960
     assert positions_of(stated | {"rope_scaling": {"type": "yarn", "factor": 4.0}}) == 40960
     assert positions_of({"max_position_embeddings": None}) == 131072
