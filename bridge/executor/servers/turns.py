@@ -124,6 +124,11 @@ class AskedTurns(LaunchTurns):
             "KAKEYA_SERVER_PORTS": ",".join(map(str, self._ports)),
         }
 
+    def _is_over(self) -> bool:
+        """Return whether nobody waits any more; servers print nothing here, and the asker has a patience of its own."""
+        self._alive()
+        return super()._is_over()
+
     def _close_given(self) -> None:
         """Close here the ends that the program which holds the servers has; the asker gets those of the turns."""
         self._hold.close_read()

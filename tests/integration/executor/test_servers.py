@@ -74,6 +74,7 @@ def asked(
     target: tuple[str, ...] = (),
     stop=lambda: None,
     asker_python: str = sys.executable,
+    inactivity_s: float = 240.0,
 ):
     """Run servers of these modes; return what the run came to."""
     python, server = sys.executable, described(top, sides, tokenizer=tokenizer) / SERVER.name
@@ -88,7 +89,7 @@ def asked(
         folder="servers",
         asker=(asker_python, "-I", "-S", str(asker()), str(top / "pair"), str(streams), *target),
     )
-    spec = jobs.spec(argv=[command.argv], outputs=("servers/report.json",))
+    spec = jobs.spec(argv=[command.argv], outputs=("servers/report.json",), inactivity_s=inactivity_s)
     sandbox = spec.sandbox.evolve(read_only=(str(top / "pair"), str(holder())))
     return jobs.execute(spec.evolve(commands=(command,), sandbox=sandbox), stop=stop)
 
@@ -194,6 +195,14 @@ def test_an_asker_that_cannot_be_started_ends_its_launch_at_once(executor, tmp_p
     assert launch.cut.startswith(f"cannot start {nowhere!r}: ")
     assert "no-python': No such file or directory" in execution.log.decode()
     assert living(str(tmp_path)) == []
+
+
+@pytest.mark.ci
+def test_servers_that_are_asked_for_longer_than_a_run_may_be_silent_are_measured_to_the_end(executor, tmp_path):
+    """Neither they nor who asks them prints anything meanwhile."""
+    execution = asked(Jobs(executor, tmp_path), ("honest 50", "honest 50"), tmp_path, inactivity_s=4.0)
+    assert (execution.ending, execution.program_exit) == ("exited", 0), execution.message
+    assert min(launch.ended_s - launch.ready_s for launch in execution.launches) > 4.0
 
 
 def test_who_is_never_ready_or_speaks_no_http_is_one_line(tmp_path):
