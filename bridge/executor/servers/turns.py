@@ -205,6 +205,7 @@ class AskedTurns(LaunchTurns):
         lengths = answer.get("lengths")
         if seconds is None and isinstance(lengths, list):
             self._lengths[sample, arm] = lengths
+            done_s -= answer["counting_s"]  # who asks counts tokens once every answer is there
         return go_s, done_s, answer
 
     def _server_of(self, arm: str) -> str:
