@@ -249,7 +249,7 @@ class RunExecution:
             turns = partial(AskedTurns, asker=command.asker, observed=observed, uid=self._spec.sandbox.peer_uid)
         series = SeriesOfLaunches(
             command, plan, self._alone, self._log.note, self._bounds.elapsed_s, gpu, self._meter.launched,
-            partial(turns, alive=self._bounds.active),
+            partial(turns, alive=self._bounds.active), observed.full,
         )  # fmt: skip
         went_on = series.until_decided()
         self._launches += series.records
