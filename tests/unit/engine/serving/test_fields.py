@@ -16,6 +16,8 @@ CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
     ("changes", "param", "message"),
     [
         ({"tools": []}, "tools", "field 'tools' is not served"),
+        ({"stop[]": "x"}, "stop[]", r"field 'stop\[\]' is not served"),
+        ({"str": "x"}, "str", "field 'str' is not served"),
         ({"stream_options": {"x": 1}, "stream": True}, "stream_options.x", "is not served"),
         ({"n": 2}, "n", "got 2"),
         ({"best_of": 3}, "best_of", "got 3"),
