@@ -545,6 +545,8 @@ def depth_factory(
 ) -> tuple[Callable[[], Depth], dict[str, object]]:
     """Return a maker of fresh depth policies and their description for reports; a cut to the drafter's block is said.
 
+    A fixed depth of several drafters asks the first of them, and looks nothing up.
+
     Args:
         text: Names the policy.
         engine: Whose drafters are asked.
@@ -554,12 +556,15 @@ def depth_factory(
         UsageError: If ``text`` names no policy.
     """
     check_depth(text)
-    longest = longest_depth(engine)
     if text == "auto":
         drafters, table = asked_drafters(engine.drafter), starting_costs(costs, engine)
-        return lambda: ControlledDepth(drafters, table), {"policy": "controller", "longest": longest}
+        return lambda: ControlledDepth(drafters, table), {"policy": "controller", "longest": longest_depth(engine)}
+    source, drafter = "", engine.drafter
+    if isinstance(drafter, SeveralModel):
+        source, drafter = next(iter(drafter.named.items()), ("", drafter.looking))
+    longest = longest_draft(drafter)
     depth = min(int(text), longest)
     if depth < int(text):
-        name = engine.drafter.info.name
+        name = drafter.info.name
         print(f"note: --depth {text}: {name} proposes at most {longest} tokens a step, so {depth}", file=sys.stderr)
-    return lambda: FixedDepth(depth), {"policy": "fixed", "tokens": depth}
+    return lambda: FixedDepth(depth, source), {"policy": "fixed", "tokens": depth}

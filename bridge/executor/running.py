@@ -244,10 +244,12 @@ class RunExecution:
         The record has one result for the series: its time is from the first launch to the last.
         """
         before, gpu, observed = len(self._results), find_meter(self._given), ServersSeen()
-        turns = partial(AskedTurns, asker=command.asker or (), observed=observed, uid=self._spec.sandbox.peer_uid)
+        turns: Callable[..., LaunchTurns] = LaunchTurns
+        if command.asker is not None:
+            turns = partial(AskedTurns, asker=command.asker, observed=observed, uid=self._spec.sandbox.peer_uid)
         series = SeriesOfLaunches(
             command, plan, self._alone, self._log.note, self._bounds.elapsed_s, gpu, self._meter.launched,
-            LaunchTurns if command.asker is None else turns,
+            partial(turns, alive=self._bounds.active), observed.full,
         )  # fmt: skip
         went_on = series.until_decided()
         self._launches += series.records

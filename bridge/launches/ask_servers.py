@@ -324,25 +324,34 @@ class Asker:
             if answer["error"] is not None:
                 raise AskedServerError(f"{server.arm}: {answer['error']}")
 
-    def ask(self, arm: str, batch: int, *, again: bool, turn: int) -> list[dict[str, Any]]:
+    def ask(self, arm: str, batch: int, *, again: bool) -> list[dict[str, Any]]:
         """Send a batch at once; return its answers when all are over.
 
         Args:
             arm: which server.
             batch: which prompts.
             again: whether the prompts stand behind another line than before.
-            turn: for the file of answers.
         """
         self._asks += again
         salts = [f"{batch}-{stream}" + (f"-{arm}-{self._asks}" if again else "") for stream in range(self.streams)]
         prompts = [self._salted(self._body(batch, stream), salts[stream]) for stream in range(self.streams)]
-        answers = list(self._pool.map(self.servers[arm].ask, prompts))
+        return list(self._pool.map(self.servers[arm].ask, prompts))
+
+    def count(self, answers: list[dict[str, Any]], arm: str, batch: int, *, again: bool, turn: int) -> None:
+        """Count the tokens of a batch's answers, and note them.
+
+        Args:
+            answers: of `ask`.
+            arm: which server.
+            batch: which prompts.
+            again: whether the prompts stand behind another line than before.
+            turn: for the file of answers.
+        """
         for stream, answer in enumerate(answers):
             self._count_tokens(answer)
             answer["begins"] = None if again or stream else self._begins.get(batch)
             half = "pinned" if batch in self._pinned else "continued"
             self._note(arm=arm, turn=turn, sample=batch, stream=stream, half=half, again=again, **answer)
-        return answers
 
     def ask_whole(self, arm: str, batch: int, turn: int) -> None:
         """Ask the first prompt of a batch once more, without streaming."""
@@ -417,16 +426,19 @@ def serve_turns(asker: Asker, orders: int, answers: int) -> None:
             if order["event"] == "launch":
                 asker.begin(order["nonce"])
                 continue
-            arm, batch, turn = order["arm"], order["sample"], order["turn"]
+            arm, batch, turn, again = order["arm"], order["sample"], order["turn"], order["seconds"] is not None
             if arm == "prepare":
                 asker.prepare()
                 answered: list[dict[str, Any]] = []
             else:
-                answered = asker.ask(arm, batch, again=order["seconds"] is not None, turn=turn)
-                if order["seconds"] is not None:
-                    asker.ask_whole(arm, batch, turn)
+                answered = asker.ask(arm, batch, again=again)
+            over_s = time.monotonic()
+            asker.count(answered, arm, batch, again=again, turn=turn)
+            if again:
+                asker.ask_whole(arm, batch, turn)
             lengths = [_length(answer) for answer in answered]
-            say(event="done", turn=turn, tokens=sum(max(0, n) for n in lengths), over=True, lengths=lengths)
+            tokens, counting_s = sum(max(0, n) for n in lengths), time.monotonic() - over_s
+            say(event="done", turn=turn, tokens=tokens, over=True, lengths=lengths, counting_s=counting_s)
     raise AskedServerError("the runner went away")
 
 

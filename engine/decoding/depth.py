@@ -37,14 +37,18 @@ class FixedDepth(VerifiedOnly):
     """Draft ``tokens`` tokens every step; 0 decodes without drafting.
 
     Every draft is awaited, so that what is drafted does not depend on how long drafts take.
+
+    Attributes:
+        source: who is asked of several drafters; a single one has no name.
     """
 
     tokens: int
+    source: str = ""
 
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] | None = None) -> Choice:
         """Return the fixed length, shortened near the end of the budget."""
         del position, lookup
-        return Choice(min(self.tokens, limit), wait_s=None)
+        return Choice(min(self.tokens, limit), self.source, wait_s=None)
 
     def park(self, position: int) -> Pause:
         """Return a length longer than any budget: nothing is ever reconsidered."""

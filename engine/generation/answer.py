@@ -126,7 +126,7 @@ def answering(
     parts = Parts(sequence, drafter, rule[0], rule[1], clock, engine.resident)
     channels = Channels.of(tokenizer) if request.chat else None
     reading: Decode = decode if channels is None else partial(tokenizer.decode, written=channels.written)
-    pieces, thought = Pieces(reading, request.stop_strings, show), Pieces(reading, (), think)
+    pieces, thought = Pieces(reading, request.stop_strings, show), Pieces(reading, (), think, LABEL)
     steps: list[Step] = []
     began_ns = first_ns = last_ns = clock.now_ns()
     for step in speculative(parts, request.prompt, stopping, request.chunk_tokens, cached):

@@ -34,12 +34,21 @@ class Pieces:
     """The text of one answer.
 
     A character may span tokens and a stop string may span steps: the tail that could still change is held back.
+
+    Args:
+        decode: returns the text of tokens.
+        stop_strings: what the text is cut before.
+        show: gets the text piece by piece.
+        label: what the text may begin with that is not shown.
     """
 
-    def __init__(self, decode: Decode, stop_strings: tuple[str, ...], show: Callable[[str], None]) -> None:
+    def __init__(
+        self, decode: Decode, stop_strings: tuple[str, ...], show: Callable[[str], None], label: str = ""
+    ) -> None:
         self._decode = decode
         self._stop_strings = stop_strings
         self._show = show
+        self._label = label
         self._settled = ""
         # Settled tokens read again before the open ones: a tokenizer drops a space where a text begins.
         self._context: list[int] = []
@@ -57,6 +66,10 @@ class Pieces:
             end -= max((len(stop) - 1 for stop in self._stop_strings), default=0)
             while end > self._shown and self.text[end - 1] == INCOMPLETE:
                 end -= 1
+        if self._shown == 0:
+            held = not final and self._label.startswith(self.text)
+            self._shown = len(self._label) if self.text.startswith(self._label) else 0
+            end = 0 if held else end
         if end > self._shown:
             self._show(self.text[self._shown : end])
             self._shown = end

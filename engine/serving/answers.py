@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.generation.score import Score
-from engine.generation.text_stream import INCOMPLETE
+from engine.generation.text_stream import INCOMPLETE, Decode, Pieces, read_behind
 from engine.serving.streams import Finished
 from engine.tokenizer import Tokenizer
 
@@ -42,20 +42,24 @@ def usage(ends: Sequence[Finished], prompt_tokens: Sequence[int], exact: str) ->
 def completion_logprobs(
     tokenizer: Tokenizer, prompt: tuple[int, ...], answer: tuple[int, ...], score: Score | None, *, echo: bool
 ) -> dict[str, Any]:
-    """Return the log probabilities of a completion, token by token; the first token of an echoed text has none."""
+    """Return the log probabilities of a completion, token by token; the first token of an echoed text has none.
+
+    Each token is the text that it adds, so that all of them are the text, and offsets count in it.
+    """
     shown = (*prompt, *answer) if echo else answer
     begin = 0 if echo else len(prompt)
     first = len(prompt) + len(answer) if score is None else score.first  # a token alone has nothing that tells of it
     values = () if score is None else score.log_probabilities
     best = () if score is None else score.likeliest
     unscored: list[Any] = [None] * (first - begin)
-    texts = [tokenizer.decode([token]) for token in shown]
+    texts = _added(tokenizer.decode, prompt) if echo else []
+    texts += _added(read_behind(tokenizer.decode, prompt), answer)
     offsets = [0]
     for text in texts:
         offsets.append(offsets[-1] + len(text))
     tops: list[Any] = [
-        {tokenizer.decode([token]): own} | {tokenizer.decode([likeliest]): value}
-        for token, own, (likeliest, value) in zip(shown[first - begin :], values, best, strict=True)
+        _top(tokenizer, token, text, own, other)
+        for token, text, own, other in zip(shown[first - begin :], texts[first - begin :], values, best, strict=True)
     ]
     return {
         "tokens": texts,
@@ -63,6 +67,25 @@ def completion_logprobs(
         "top_logprobs": [*unscored, *tops],
         "text_offset": offsets[:-1],
     }
+
+
+def _added(decode: Decode, tokens: tuple[int, ...]) -> list[str]:
+    """Return what each token adds to the text; one inside of a character adds nothing until that is whole."""
+    texts: list[str] = []
+    pieces = Pieces(decode, (), texts.append)
+    for count, token in enumerate(tokens, 1):
+        pieces.add((token,), final=count == len(tokens))
+        texts += [""] * (count - len(texts))
+    return texts
+
+
+def _top(tokenizer: Tokenizer, token: int, text: str, own: float, likeliest: tuple[int, float]) -> dict[str, float]:
+    """Return the log probabilities of a token and of the likeliest one; another of the same text is named by its id."""
+    other, value = likeliest
+    if other == token:
+        return {text: value}
+    name = tokenizer.decode([other])
+    return {text: own, f"token_id:{other}" if name == text else name: value}
 
 
 def chat_logprobs(tokenizer: Tokenizer, tokens: tuple[int, ...], score: Score | None, *, top: bool) -> dict[str, Any]:

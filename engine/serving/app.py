@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -34,7 +35,7 @@ from engine.verification.rejection import Sampling
 BODY_TIMEOUT_S: Final = 30.0
 """How long a client may take to send a body."""
 Handler = Callable[[Request], Awaitable[Response]]
-LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+HOST: Final = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +198,13 @@ class _Port:
 
     def _check_host(self, request: Request) -> None:
         """Check that a page of another name, resolved to this machine, is not what asks."""
-        name = request.url.hostname
-        if "server" in request.scope and request.scope["server"] is not None and name not in LOOPBACK_NAMES:
-            if request.scope["server"][1] is None:
-                return  # a unix socket has no name
-            raise Refusal(403, f"the host that was asked for is {name!r}; this port is for 127.0.0.1 and localhost")
+        server = request.scope.get("server")
+        if server is None or server[1] is None:
+            return  # a unix socket has no name
+        name = request.headers.get("host")
+        if name is not None and HOST.fullmatch(name) is None:  # as it was sent: a URL is made of a part of it
+            text = f"the host that was asked for is {name[:200]!r}; this port is for 127.0.0.1 and localhost"
+            raise Refusal(403, text)
 
     def _check_key(self, request: Request) -> None:
         key = self._served.api_key

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from engine.verification.rejection import COLDEST
 
@@ -17,6 +17,8 @@ PROMPTS_MAX: Final = 64
 STOPS_MAX: Final = 16
 TOKENS_MAX: Final = 1_000_000
 NO_PENALTY: Final = (None, 0, 0.0)
+NULLABLE: Final = ("temperature", "top_p", "top_k", "stream", "ignore_eos", "echo")
+"""Fields that OpenAI lets a client send without a value, and that are always one here."""
 
 TokenId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 StopText = Annotated[str, Field(min_length=1, max_length=1_000)]
@@ -66,6 +68,12 @@ class Asked(_Fields):
     def stops(self) -> tuple[str, ...]:
         """The texts that end an answer."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @field_validator(*NULLABLE, mode="before", check_fields=False)
+    @classmethod
+    def _take_the_default(cls, value: Any, info: ValidationInfo) -> Any:
+        """Return what a field is where nobody names it: null says no more than that."""
+        return cls.model_fields[str(info.field_name)].default if value is None else value
 
     @model_validator(mode="after")
     def _check_unserved(self) -> Self:
@@ -181,7 +189,9 @@ def parse(kind: type[Body], body: bytes) -> Body:
         cause = first.get("ctx", {}).get("error")
         if isinstance(cause, FieldError):
             raise FieldError(str(cause), cause.param) from error
-        named = [part for part in first["loc"] if not _is_kind(part)]
+        # Of a field that is unknown the last part is its own name, whatever that looks like.
+        own = first["loc"][-1:] if first["type"] == "extra_forbidden" else ()
+        named = [*(part for part in first["loc"][: len(first["loc"]) - len(own)] if not _is_kind(part)), *own]
         place = ".".join(map(str, named))[:200]
         if first["type"] == "extra_forbidden":
             raise FieldError(f"field {place!r} is not served here; leave it out", place) from error

@@ -240,16 +240,20 @@ class Scheduler:
 
     def _admit(self, decoder: Decoder) -> None:
         """Begin the requests that have waited longest, as far as they fit."""
+        self._forget_left()
         while self._waiting and len(self._active) < self.bounds.streams:
             ticket = self._waiting[0]
-            if ticket.cancelled:
-                self._waiting.popleft()
-                self.counts.cancelled += 1
-                continue
             if not self._make_room(self._bytes_of(ticket)):
                 return
             self._waiting.popleft()
             self._active.append(self._begin(decoder, ticket))
+
+    def _forget_left(self) -> None:
+        """Take out the requests that their clients left, wherever they wait: they keep nobody else from waiting."""
+        with self._change:
+            staying = [ticket for ticket in self._waiting if not ticket.cancelled]
+            self.counts.cancelled += len(self._waiting) - len(staying)
+            self._waiting = deque(staying)
 
     def _bytes_of(self, ticket: Ticket) -> int:
         """Return what an answer may come to take, 0 before any cache was measured.

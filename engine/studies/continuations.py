@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import IO
 
 from engine.decoding.depth import FixedDepth
@@ -84,8 +85,10 @@ def answer(lines: IO[str], answers: IO[str], continue_text: Callable[[Continuing
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the models."""
+    """Add the models, on a library that this host has; beside servers that start, torch leaves the card to them."""
     add_model_options(parser)
+    if find_spec("mlx") is None:
+        parser.set_defaults(backend="torch", device="cpu")
     add_chunk_option(parser)
 
 

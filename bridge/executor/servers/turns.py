@@ -29,7 +29,7 @@ from bridge.executor.servers.asker import NOBODY, sandboxed_process, start_asker
 from bridge.executor.turns import work
 from bridge.executor.turns.launch import LaunchTurns
 from bridge.executor.turns.pipe import TurnPipeError
-from bridge.limits import MIB
+from bridge.limits import MIB, REPORT_MAX_BYTES
 from bridge.records.turns import Turn
 
 NEITHER: Final = "neither"
@@ -58,6 +58,14 @@ class ServersSeen:
         """Return the report of the command."""
         value = {"metrics": {}, "answers": self.answers, "turns": self.turns, "launches": self.launches}
         return json.dumps(value, separators=(",", ":")).encode()
+
+    def full(self) -> str:
+        """Return why no further launch may begin, nothing while one may: a report that is too long is left behind."""
+        count = len(self.launches)
+        if not count or len(self.report()) * (count + 1) <= REPORT_MAX_BYTES * count:
+            return ""
+        room = f"the answers of a further launch do not fit into a report of {REPORT_MAX_BYTES // MIB} MiB"
+        return f"{room}; lower max_tokens, or ask fewer prompts"
 
 
 class AskedTurns(LaunchTurns):
@@ -123,6 +131,11 @@ class AskedTurns(LaunchTurns):
             "KAKEYA_SERVERS_STARTED": str(self._started.write),
             "KAKEYA_SERVER_PORTS": ",".join(map(str, self._ports)),
         }
+
+    def _is_over(self) -> bool:
+        """Return whether nobody waits any more; servers print nothing here, and the asker has a patience of its own."""
+        self._alive()
+        return super()._is_over()
 
     def _close_given(self) -> None:
         """Close here the ends that the program which holds the servers has; the asker gets those of the turns."""
@@ -200,6 +213,7 @@ class AskedTurns(LaunchTurns):
         lengths = answer.get("lengths")
         if seconds is None and isinstance(lengths, list):
             self._lengths[sample, arm] = lengths
+            done_s -= answer["counting_s"]  # who asks counts tokens once every answer is there
         return go_s, done_s, answer
 
     def _server_of(self, arm: str) -> str:

@@ -11,7 +11,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -61,6 +61,7 @@ class LaunchTurns:
         calibration: written in launch 0, read in the others.
         draw: draws arms and moments; the system's own generator, unless a test knows better.
         after: the launch whose samples are decoded again by the host's own loop, in one stretch; None for a launch.
+        alive: is told of every answer: a program of turns need not print anything.
 
     Attributes:
         record: what happened; None until the block has ended.
@@ -76,9 +77,10 @@ class LaunchTurns:
         draw: random.Random | None = None,
         gpu: GpuMeter | str = "unknown: not read",
         after: LaunchRecord | None = None,
+        alive: Callable[[], None] = lambda: None,
     ) -> None:
         self.record: LaunchRecord | None = None
-        self._after = after
+        self._after, self._alive = after, alive
         self._plan, self._command, self._number, self._calibration = plan, command, number, calibration
         self._draw = random.SystemRandom() if draw is None else draw
         self._gpu = gpu
@@ -98,7 +100,7 @@ class LaunchTurns:
             self._stack = stack.pop_all()
         os.set_blocking(self._orders.read, True)  # programs expect that of what they inherit
         self._started_s, self._suspended_s = time.monotonic(), suspended_s() or 0.0
-        self._pipe = TurnPipe(self._orders.write, self._answers.read, self._ending.is_set)
+        self._pipe = TurnPipe(self._orders.write, self._answers.read, self._is_over)
         return self
 
     def __exit__(
@@ -142,6 +144,10 @@ class LaunchTurns:
             hooks.on_started(pid, started, marker)
 
         return replace(hooks, on_started=on_started)
+
+    def _is_over(self) -> bool:
+        """Return whether nobody waits for an answer any more."""
+        return self._ending.is_set()
 
     def _close_given(self) -> None:
         """Close here the ends of pipes that the process has."""
@@ -275,6 +281,7 @@ class LaunchTurns:
             event="go", turn=self._turn_number, arm=arm, sample=sample, tokens=tokens, seconds=seconds
         )
         answer, done_s = self._pipe.answer("done")
+        self._alive()
         count = answer.get("tokens")
         if answer.get("turn") != self._turn_number or type(count) is not int or not 0 <= count <= _ANSWERED_MAX:
             raise TurnPipeError(f"turn {self._turn_number} was answered by {str(answer)[:80]}")

@@ -30,6 +30,7 @@ class SeriesOfLaunches:
         gpu: reads the accelerator's load, or says why nothing does.
         launched: gets how many launches are over, and how many there are at most.
         turns: makes what hands out the turns of a launch.
+        full: says why no further launch may begin, nothing while one may.
         records: the launches so far, each with its reference.
         draw: draws which launches run under load; the system's own generator, unless a test knows better.
     """
@@ -42,6 +43,7 @@ class SeriesOfLaunches:
     gpu: GpuMeter | str
     launched: Callable[[int, int], None] = lambda _done, _most: None
     turns: Callable[..., LaunchTurns] = LaunchTurns
+    full: Callable[[], str] = lambda: ""
     records: list[LaunchRecord] = field(default_factory=list)
     calibration: Calibration = field(default_factory=Calibration)
     draw: random.Random = field(default_factory=random.SystemRandom)
@@ -54,6 +56,8 @@ class SeriesOfLaunches:
             went_on = self._launch()
             self.launched(len(self.records), self.plan.rule.most)
             decision = decide(self.plan, self.records, self.elapsed_s() - began_s)
+            if not decision.stop and (why := self.full()):
+                decision = SeriesDecision(stop=True, why=why)
         self.note(f"{len(self.records)} launches of {name}: {decision.why if went_on else 'the run ended'}")
         return went_on
 

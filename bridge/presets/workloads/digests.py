@@ -6,9 +6,11 @@ started so that nothing reads it.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,6 +22,8 @@ FILES_MAX_COUNT: Final = 100_000
 _READ_BYTES: Final = 1 << 20
 _COMPILED: Final = "__pycache__"
 _VENV: Final = "pyvenv.cfg"
+_MAPPING: Final = re.compile(r"^MAPPING\b[^=]*= (\{.*\})$", re.MULTILINE)
+"""Where a finder of setuptools says what lies where."""
 _KNOWN: dict[tuple[str, int, int, int, int, int], str] = {}
 
 
@@ -51,14 +55,48 @@ def of_folder(role: ProgramRole, folder: Path) -> ProgramDigest:
     return ProgramDigest(role=role, path=str(folder), sha256=digest.hexdigest(), files=count, bytes=total)
 
 
+def of_path(role: ProgramRole, path: Path) -> ProgramDigest:
+    """Return the digest of a folder, or of a file, links followed.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: it holds too many files.
+    """
+    return of_folder(role, path) if path.is_dir() else of_file(role, path)
+
+
 def again(programs: Iterable[ProgramDigest]) -> tuple[ProgramDigest, ...]:
     """Return the digests of the same files and folders as they are now; one that cannot be read is left out."""
     digests = []
     for program in programs:
-        path = Path(program.path)
         with contextlib.suppress(OSError, ValueError):
-            digests.append(of_folder(program.role, path) if path.is_dir() else of_file(program.role, path))
+            digests.append(of_path(program.role, Path(program.path)))
     return tuple(digests)
+
+
+def editable_in(site: Path) -> Iterator[Path]:
+    """Yield the packages and modules that a folder of installed packages only points at: editable installs.
+
+    setuptools maps them in a finder of its own. Others leave a line of a .pth file that names the project's folder, of
+    which only packages and modules count: beside them lie its history and its data.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    for finder in site.glob("__editable__*_finder.py"):
+        mapping = _MAPPING.search(finder.read_text("utf-8", "replace"))
+        places: dict[str, str] = {} if mapping is None else ast.literal_eval(mapping[1])
+        for place in map(Path, places.values()):
+            yield from (path for path in (place, place.with_suffix(".py")) if path.exists())
+    for listed in site.glob("*.pth"):
+        for line in listed.read_text("utf-8", "replace").splitlines():
+            folder = site / line.strip()
+            if line.strip() and not line.startswith(("#", "import ", "import\t")) and folder.is_dir():
+                yield from (path for path in folder.iterdir() if _is_imported(path))
+
+
+def _is_imported(path: Path) -> bool:
+    return not path.name.startswith(".") and (path.suffix == ".py" or (path / "__init__.py").is_file())
 
 
 def files_of(folder: Path) -> Iterator[Path]:

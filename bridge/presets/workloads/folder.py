@@ -220,7 +220,7 @@ def programs_of(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[
     if scripts or any(argv[0] == runs for argv in programs):
         yield digests.of_file("interpreter", Path(os.path.realpath(runs)))
         if not _is_bare(file):
-            yield from (digests.of_folder("environment", path) for path in packages_of(runs))
+            yield from (digests.of_path("environment", path) for path in packages_of(runs))
     if file.servers is not None:
         yield from _programs_of_servers(folder, file, interpreter)
     if any(metric.ratio is not None and metric.ratio.turns is None for metric in file.metrics.values()):
@@ -245,13 +245,12 @@ def _programs_of_servers(folder: Path, file: WorkloadFile, interpreter: str) -> 
     if any(str(path) == runs for path in programs):
         yield digests.of_file("interpreter", Path(os.path.realpath(runs)))
         if not _is_bare(file):
-            yield from (digests.of_folder("environment", path) for path in packages_of(runs))
+            yield from (digests.of_path("environment", path) for path in packages_of(runs))
     elsewhere = (path.parent for path in programs if not path.is_relative_to(folder) and str(path) != runs)
     yield from (digests.of_folder("folder", path) for path in dict.fromkeys(elsewhere) if str(path) not in SYSTEM)
     own = () if file.servers.target is None else (file.servers.target,)
     for name in dict.fromkeys((*file.servers.files, *own)):
-        path = folder / name
-        yield digests.of_folder("input", path) if path.is_dir() else digests.of_file("input", path)
+        yield digests.of_path("input", folder / name)
 
 
 def _python(folder: Path, file: WorkloadFile, interpreter: str) -> tuple[str, ...]:
@@ -261,10 +260,14 @@ def _python(folder: Path, file: WorkloadFile, interpreter: str) -> tuple[str, ..
 
 
 def packages_of(interpreter: str) -> list[Path]:
-    """Return the folders an interpreter imports installed packages from: a virtual environment's, or its own."""
+    """Return the folders an interpreter imports installed packages from: a virtual environment's, or its own.
+
+    What is installed editable lies elsewhere, and is named by itself.
+    """
     at = Path(interpreter).parent
     home = at.parent if (at.parent / "pyvenv.cfg").is_file() else Path(os.path.realpath(interpreter)).parent.parent
-    return sorted({path.resolve() for pattern in _PACKAGES for path in home.glob(pattern) if path.is_dir()})
+    sites = sorted({path.resolve() for pattern in _PACKAGES for path in home.glob(pattern) if path.is_dir()})
+    return [*sites, *sorted({path.resolve() for site in sites for path in digests.editable_in(site)})]
 
 
 def pair_program() -> Path:

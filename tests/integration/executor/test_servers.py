@@ -33,6 +33,17 @@ SERVER = Path(inference_server.__file__)
 ARMS = ("baseline", "candidate")
 SIDES = "\n".join(f'[servers.{arm}]\ncommand = ["unused {{port}}"]\nmodel = "m"' for arm in ARMS)
 ALONE = '[servers.baseline]\ncommand = ["unused {port}"]\nmodel = "m"'
+COUNTING_S = 0.3
+COUNTS_SLOWLY = """
+with open({program!r}, "rb") as source:
+    exec(compile(source.read(), {program!r}, "exec"))
+
+
+class Tokens(Tokens):
+    def count(self, text):
+        time.sleep({seconds})
+        return super().count(text)
+"""
 ENOUGH = 6
 """Launches: fewer have no interval that a check could rest on."""
 
@@ -74,6 +85,8 @@ def asked(
     target: tuple[str, ...] = (),
     stop=lambda: None,
     asker_python: str = sys.executable,
+    inactivity_s: float = 240.0,
+    program: Path | None = None,
 ):
     """Run servers of these modes; return what the run came to."""
     python, server = sys.executable, described(top, sides, tokenizer=tokenizer) / SERVER.name
@@ -86,9 +99,9 @@ def asked(
         argv=tuple(argv),
         launches=series_of(launches),
         folder="servers",
-        asker=(asker_python, "-I", "-S", str(asker()), str(top / "pair"), str(streams), *target),
+        asker=(asker_python, "-I", "-S", str(program or asker()), str(top / "pair"), str(streams), *target),
     )
-    spec = jobs.spec(argv=[command.argv], outputs=("servers/report.json",))
+    spec = jobs.spec(argv=[command.argv], outputs=("servers/report.json",), inactivity_s=inactivity_s)
     sandbox = spec.sandbox.evolve(read_only=(str(top / "pair"), str(holder())))
     return jobs.execute(spec.evolve(commands=(command,), sandbox=sandbox), stop=stop)
 
@@ -196,6 +209,14 @@ def test_an_asker_that_cannot_be_started_ends_its_launch_at_once(executor, tmp_p
     assert living(str(tmp_path)) == []
 
 
+@pytest.mark.ci
+def test_servers_that_are_asked_for_longer_than_a_run_may_be_silent_are_measured_to_the_end(executor, tmp_path):
+    """Neither they nor who asks them prints anything meanwhile."""
+    execution = asked(Jobs(executor, tmp_path), ("honest 50", "honest 50"), tmp_path, inactivity_s=4.0)
+    assert (execution.ending, execution.program_exit) == ("exited", 0), execution.message
+    assert min(launch.ended_s - launch.ready_s for launch in execution.launches) > 4.0
+
+
 def test_who_is_never_ready_or_speaks_no_http_is_one_line(tmp_path):
     """A port that another program holds and says nothing at, a server that still loads, and a port of nobody."""
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as free:
@@ -237,6 +258,19 @@ def test_an_answer_that_ends_in_an_error_or_before_its_end_is_not_taken_for_a_sh
     finally:
         guarded.stop(process)
     assert (answer["error"], len(answer["text"])) == (why, 4)
+
+
+@pytest.mark.ci
+def test_counting_the_tokens_of_answers_is_in_no_turn(executor, tmp_path):
+    """Of many requests at once it takes a part of the time that a fast server answers them in."""
+    program = tmp_path / "counts_slowly.py"
+    program.write_text(COUNTS_SLOWLY.format(program=str(asker()), seconds=COUNTING_S))
+    execution = asked(Jobs(executor, tmp_path), ("honest", "honest"), tmp_path, tokenizer=True, program=program)
+    assert execution.program_exit == 0, execution.log
+    turns = [turn for launch in execution.launches for turn in launch.turns]
+    assert {turn.tokens for turn in turns} == {12}
+    assert max(turn.done_s - turn.go_s for turn in turns) < 2 * COUNTING_S  # of a text and of its beginning
+    assert max(turn.wall_s for turn in served_of(evidence_of(execution)[0]).turns) < 2 * COUNTING_S
 
 
 def test_answers_of_unlike_length_are_in_no_ratio(executor, tmp_path):

@@ -12,8 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 import openai
 import pytest
 
+from engine.cli.serve import _load, parser
+from engine.decoding.depth import FixedDepth
+from engine.generation.answer import GenerationRequest, generate, sampled
+from engine.options import DEFAULT_DEPTH
 from engine.structure.layout import CacheLayout
-from tests.integration.serving.conftest import KEY, MODEL, Server
+from engine.verification.rejection import Sampling
+from tests.integration.serving.conftest import KEY, MODEL, Server, open_small
 
 PROMPTS = (
     "class Point:\n",
@@ -156,6 +161,25 @@ def test_a_seed_draws_again_and_another_one_otherwise(client) -> None:
 
     assert draw(3) == draw(3)
     assert len({draw(seed) for seed in range(4)}) > 1
+
+
+@pytest.mark.parametrize("backend", [pytest.param("torch", marks=pytest.mark.ci), "mlx"])
+def test_the_command_as_it_is_draws_of_a_seed_what_generate_draws_with_the_same_drafter(backend: str) -> None:
+    """Unless its owner says otherwise greedy steps choose among drafters, and an answer that draws asks one of them."""
+    library = {"mlx": "mlx.core", "torch": "torch"}[backend]
+    pytest.importorskip(library, reason=f"the backend {backend} is not installed")
+    words = ["--openai", "127.0.0.1:0", "--target", MODEL, "--backend", backend]
+    options = parser().parse_args([*words, "--device", "cpu"] if backend == "torch" else words)
+    decoder, own = _load(options, CacheLayout.NATIVE), open_small(backend)
+    prompt = decoder.tokenizer.encode(PROMPTS[0])
+    request = GenerationRequest(prompt, 24, frozenset(), (), CacheLayout.NATIVE, 512)
+    answers = []
+    for engine, depth in ((own, FixedDepth(DEFAULT_DEPTH)), (decoder.engine, decoder.depths(True))):
+        drawing, rule = sampled(engine, Sampling(1.2, seed=3))
+        answers.append(generate(drawing, decoder.tokenizer, request, (rule, depth)))
+    assert answers[1].tokens == answers[0].tokens
+    assert answers[1].drafted_steps == answers[0].drafted_steps
+    assert answers[1].drafted_tokens == answers[0].drafted_tokens > 0
 
 
 def test_stops_end_an_answer_before_them(server: Server, client) -> None:

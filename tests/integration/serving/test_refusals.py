@@ -47,6 +47,9 @@ def forwards(server: Server) -> tuple[int, int]:
         (404, "/v1/embeddings", {}, {}, "is not served"),
         (415, "/v1/completions", {}, {"Content_Type": "text/plain"}, "expected application/json"),
         (403, "/v1/completions", {}, {"Host": "attacker.example"}, "is for 127.0.0.1"),
+        (403, "/v1/completions", {}, {"Host": "a{b.attacker.example"}, "is for 127.0.0.1"),
+        (403, "/v1/completions", {}, {"Host": "127.0.0.1@attacker.example"}, "is for 127.0.0.1"),
+        (403, "/v1/completions", {}, {"Host": "["}, "is for 127.0.0.1"),
         (401, "/v1/completions", {}, {"Authorization": "Bearer other"}, "a key is needed"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from bridge.presets.workloads.folder import read_folder
 from bridge.presets.workloads.problems import problems
 from tests.drift import ROOT
-from tests.support.workload_folder import INTERPRETER, write
+from tests.support.workload_folder import INTERPRETER, edit, write, write_workload
 
 SHELL = """#!/bin/sh
 echo "accuracy: 0.$2"
@@ -185,3 +185,29 @@ def test_a_program_of_the_system_is_known_by_its_own_digest(tmp_path):
     assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
     programs = read_folder(folder, INTERPRETER).presets["bench"].workload.programs
     assert [program.path for program in programs if program.role == "program"] == ["/usr/bin/make"]
+
+
+@pytest.mark.parametrize("way", ["a finder", "a line"])
+def test_a_package_that_is_installed_editable_is_digested_where_it_is_written(tmp_path, way):
+    top = tmp_path.resolve()
+    package, site = top / "project" / "mine", top / "venv" / "lib" / "python3.11" / "site-packages"
+    for place in (package, site, top / "venv" / "bin"):
+        place.mkdir(parents=True)
+    write(top / "venv" / "pyvenv.cfg", "home = /usr/bin\n")
+    (top / "venv" / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
+    write(package / "__init__.py", "SPEED = 1\n")
+    finder = f"import sys\n\nMAPPING: dict[str, str] = {{'mine': {str(package)!r}}}\nNAMESPACES: dict = {{}}\n"
+    write(site / "__editable___mine_0_1_finder.py", finder if way == "a finder" else "")
+    write(site / "__editable__.mine-0.1.pth", "import sys\n" if way == "a finder" else f"{package.parent}\n")
+    folder = write_workload(top)
+    edit(folder, (f'"{INTERPRETER}"', f'"{top}/venv/bin/python"'))
+
+    def workload():
+        return read_folder(folder, INTERPRETER).presets["my-train"].workload
+
+    first = workload()
+    assert [program.path for program in first.programs if program.role == "environment"] == [str(site), str(package)]
+    write(package.parent / "notes.txt", "of no program\n")
+    assert workload() == first
+    write(package / "__init__.py", "SPEED = 2\n")
+    assert workload().digest != first.digest

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint import ASSETS
+from engine.generation.channels import LABEL
 from engine.generation.text_stream import LONGEST_OPEN, Pieces, read_behind
 from engine.stopping import Stopping, cut_text
 from engine.tokenizer import Tokenizer
@@ -116,6 +117,20 @@ def test_a_stop_string_of_bytes_ends_with_its_own_token(tmp_path: Path) -> None:
     ids = reading.encode(line)
     stopping = Stopping(len(ids) + 9, stop_strings=(line[-1],), decode=reading.decode)
     assert stopping.cut(ids + reading.encode(line)) == (ids, StopReason.STOP_STRING)
+
+
+@pytest.mark.parametrize("text", [f"{LABEL}Is 7 prime?", LABEL, "thought", "tho", "thoughtful", f"So. {LABEL}", ""])
+def test_a_label_before_a_text_is_not_shown_and_what_only_begins_like_it_is(tmp_path: Path, text: str) -> None:
+    reading = Tokenizer(write_tokenizer(tmp_path, "byte_level"))
+    ids = reading.encode(text)
+    assert reading.decode(ids) == text
+    for size in (1, 3, len(ids) + 1):
+        shown: list[str] = []
+        pieces = Pieces(reading.decode, (), shown.append, LABEL)
+        for at in range(0, len(ids), size):
+            pieces.add(ids[at : at + size], final=False)
+        pieces.add((), final=True)
+        assert "".join(shown) == text.removeprefix(LABEL)
 
 
 def test_a_long_answer_is_not_read_again_for_every_step(tokenizer: Counting) -> None:

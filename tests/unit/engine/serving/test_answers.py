@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from engine.checkpoint import ASSETS
 from engine.generation.score import Score
 from engine.serving.answers import chat_logprobs, completion_logprobs
 from engine.tokenizer import Tokenizer
+from tests.fakes.tokenizers_of_families import KINDS, write_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +35,27 @@ def test_a_part_of_a_character_has_no_bytes_that_are_another_character_s(tokeniz
     content = chat_logprobs(tokenizer, tokens, score, top=True)["content"]
     assert [entry["bytes"] for entry in content] == [list(tokenizer.decode([word]).encode()), None, None]
     assert all(entry["top_logprobs"][0]["bytes"] for entry in content)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tokens_of_an_echoed_completion_are_its_text_and_begin_where_it_is_said(tmp_path: Path, kind: str) -> None:
+    reading = Tokenizer(write_tokenizer(tmp_path, kind))
+    words = [tuple(reading.encode(word)) for word in ("free", " 龘", " human", " in")]
+    prompt, answer = words[0] + words[1], words[2] + words[3]
+    count = len(prompt) + len(answer) - 1
+    score = Score(1, (-0.5,) * count, tuple((token, -0.5) for token in (*prompt, *answer)[1:]))
+    scores = completion_logprobs(reading, prompt, answer, score, echo=True)
+    whole = reading.decode((*prompt, *answer))
+    assert "".join(scores["tokens"]) == whole
+    assert "龘" in whole
+    assert all(whole.startswith(*place) for place in zip(scores["tokens"], scores["text_offset"], strict=True))
+    alone = completion_logprobs(reading, prompt, answer, None, echo=False)["tokens"]
+    assert alone == scores["tokens"][len(prompt) :]
+
+
+def test_two_tokens_of_one_text_have_a_probability_each(tokenizer: Tokenizer) -> None:
+    prompt, (other, token) = tokenizer.encode("class"), tokenizer.encode("龘")[-2:]
+    scores = completion_logprobs(tokenizer, prompt, (token,), Score(len(prompt), (-2.0,), ((other, -0.1),)), echo=False)
+    (top,) = scores["top_logprobs"]
+    assert top[scores["tokens"][0]] == -2.0
+    assert sorted(top.values()) == [-2.0, -0.1]

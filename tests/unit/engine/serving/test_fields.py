@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from engine.serving.fields import ChatBody, CompletionBody, FieldError, parse
+from engine.serving.fields import NULLABLE, ChatBody, CompletionBody, FieldError, parse
 
 COMPLETION = {"model": "m", "prompt": "p"}
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
@@ -16,6 +16,8 @@ CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
     ("changes", "param", "message"),
     [
         ({"tools": []}, "tools", "field 'tools' is not served"),
+        ({"stop[]": "x"}, "stop[]", r"field 'stop\[\]' is not served"),
+        ({"str": "x"}, "str", "field 'str' is not served"),
         ({"stream_options": {"x": 1}, "stream": True}, "stream_options.x", "is not served"),
         ({"n": 2}, "n", "got 2"),
         ({"best_of": 3}, "best_of", "got 3"),
@@ -102,6 +104,15 @@ def test_prompts_are_texts_or_ids_one_or_several():
         ([[1], [2, 3]], ((1,), (2, 3))),
     ):
         assert parse(CompletionBody, json.dumps(COMPLETION | {"prompt": prompt}).encode()).prompts == prompts
+
+
+def test_a_field_without_a_value_is_as_if_nobody_had_named_it():
+    """So clients send what their caller left None."""
+    unnamed = (*NULLABLE, "stop", "seed", "logit_bias", "logprobs", "stream_options")
+    for kind, body in ((CompletionBody, COMPLETION), (ChatBody, CHAT)):
+        nulls = dict.fromkeys(name for name in unnamed if name in kind.model_fields)
+        first, other = (parse(kind, json.dumps(each).encode()) for each in (body, body | nulls))
+        assert other.model_dump() == first.model_dump()
 
 
 def test_parts_of_a_message_are_one_text():

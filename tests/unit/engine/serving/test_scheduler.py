@@ -1,4 +1,4 @@
-"""What an answer is reckoned to take before it begins: by caches of its own size, whatever a short one took."""
+"""Who begins and who waits: by what caches of an answer's own size take, and by whose clients are still there."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from engine.generation.answer import GenerationRequest
-from engine.serving.scheduler import Bounds, Decoder, Scheduler
+from engine.serving.scheduler import Bounds, BusyError, Decoder, Scheduler
 from engine.serving.streams import Ask, Ticket
 from engine.structure.layout import CacheLayout
 
 ROW, GROWS_BY = 1000, 64
 
 
-def scheduler(cache_bytes: int) -> Scheduler:
+def scheduler(cache_bytes: int, **bounds: int) -> Scheduler:
     def load() -> Decoder:
         raise AssertionError("nothing is decoded")
 
-    return Scheduler(load, CacheLayout.NATIVE, Bounds(cache_bytes=cache_bytes))
+    return Scheduler(load, CacheLayout.NATIVE, Bounds(cache_bytes=cache_bytes, **bounds))
 
 
 def ticket(prompt_tokens: int, new_tokens: int) -> Ticket:
@@ -53,3 +53,18 @@ def test_a_short_answer_is_not_reckoned_by_a_long_one_whose_window_slid() -> Non
         server._learn(live(ticket(positions, 1), positions, rows=100))
     assert server._bytes_of(ticket(100, 20)) == 120 * ROW
     assert server._bytes_of(ticket(9_000, 1_000)) == 100 * ROW
+
+
+def test_requests_whose_clients_left_keep_nobody_else_from_waiting() -> None:
+    server = scheduler(1 << 30, streams=1, waiting=2)
+    server._active.append(live(ticket(1, 1), 1))
+    stays, leaves = ticket(1, 1), ticket(1, 1)
+    for each in (stays, leaves):
+        server.submit(each)
+    with pytest.raises(BusyError):
+        server.submit(ticket(1, 1))
+    leaves.cancel()
+    server._admit(SimpleNamespace())  # type: ignore[arg-type]  # none is begun
+    server.submit(ticket(1, 1))
+    assert (server.waiting, server.counts.cancelled) == (2, 1)
+    assert server._waiting[0] is stays
