@@ -40,11 +40,11 @@ def repository(tmp_path: Path) -> Iterator[BareRepository]:
 
 def servers(repository: BareRepository) -> list[psutil.Process]:
     """Return the object servers of a repository that this process started and did not end."""
-    found = []
+    matching = []
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):  # another test's, which has ended
-            found += [child] if f"--git-dir={repository.path}" in child.cmdline() else []
-    return found
+            matching += [child] if f"--git-dir={repository.path}" in child.cmdline() else []
+    return matching
 
 
 def read(repository: BareRepository, item: GitObject, max_bytes: int = MIB) -> bytes:
