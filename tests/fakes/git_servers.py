@@ -8,12 +8,12 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support import guarded
+from tests.support.waiting import until
 
 HTTP_BACKEND = "/usr/lib/git-core/git-http-backend"
 USER, PASSWORD = "agent", "s3cret"
@@ -46,21 +46,29 @@ def bare(path: Path) -> Path:
 
 
 def free_port() -> int:
-    """Return a port nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a port nobody listens on, which the system gives to nobody who asks for any port within a minute.
+
+    A connection to it has just been closed from its side (TIME_WAIT, RFC 9293): who names the port may listen there.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place: tuple[str, int] = listener.getsockname()
+        with socket.create_connection(place), listener.accept()[0]:  # the side that accepted closes first
+            return place[1]
 
 
 def wait_for_port(port: int, process: subprocess.Popen) -> None:
     """Return once somebody listens; a server that ended says so."""
-    for _ in range(500):
+
+    def listens() -> bool:
         if process.poll() is not None:
             raise AssertionError(f"{process.args} ended with {process.returncode}")
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"nobody listens on {port}")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=20).close()
+        except OSError:
+            return False
+        return True
+
+    until(listens, why=f"nobody listens on {port}")
 
 
 class SshServer:
@@ -197,10 +205,7 @@ http {{
             [nginx, "-e", folder / "start.log", "-c", folder / "nginx.conf"], stderr=subprocess.DEVNULL
         )
         wait_for_port(self.port, self.process)
-        for _ in range(500):
-            if gateway.exists():
-                break
-            time.sleep(0.02)
+        until(gateway.exists, why="fcgiwrap does not listen")
 
     def url(self, repository: Path, port: int | None = None) -> str:
         """Return the URL of a repository below the root, without a password."""

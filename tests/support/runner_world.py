@@ -40,7 +40,7 @@ from bridge.system.clock import Clock, SystemClock
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
 from tests.fakes.fake_executor import FakeExecutor, Program
-from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record
+from tests.fakes.memory_bus import LEASE_S, Faults, MemoryBus, MemoryRemote, bus_record
 
 POLICY = 'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_hour = 0\n'
 
@@ -213,9 +213,9 @@ def clock() -> SystemClock:
 
 @pytest.fixture
 def world(tmp_path: Path, clock: SystemClock) -> Callable[..., World]:
-    def make(**changes: Any) -> World:
+    def make(*, lease_s: float = LEASE_S, **changes: Any) -> World:
         remote = MemoryRemote()
-        MemoryBus(remote, clock=clock).create(bus_record(clock))
+        MemoryBus(remote, clock=clock).create(bus_record(clock, lease_s=lease_s))
         return World(state=tmp_path / "state", remote=remote, clock=clock, **changes)
 
     return make

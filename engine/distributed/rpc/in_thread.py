@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
-STOP_S = 10.0
+STOP_S = 60.0
+"""How long a server may take to start or to end: on a machine that is busy otherwise some seconds."""
 
 
 class Served(Protocol):

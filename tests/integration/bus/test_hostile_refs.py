@@ -38,7 +38,7 @@ from tests.support.runner_world import FixedCode, Lines, probe
 POLICY = b'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_hour = 0\n'
 CLOCK = SystemClock()
 POLLS_MAX, CALLS_MAX, KINDS_MIN = 3, 40, 40
-STOP_S = 5.0
+STOP_S = 30.0  # half of what a git call over a network may make no progress
 SERVED = ("ssh-v2", "ssh-v0", "http")
 WITH_REMOTE = ("fetch", "push", "ls-remote")
 
@@ -54,7 +54,7 @@ class CountedGit:
         self.hang = folder / "hang"
         shim.write_text(
             f'#!/bin/sh\nprintf "%s\\n" "$*" >> {self.log}\n'
-            f'case "$*" in *fetch*) [ ! -e {self.hang} ] || exec sleep 60;; esac\nexec {shutil.which("git")} "$@"\n'
+            f'case "$*" in *fetch*) [ ! -e {self.hang} ] || exec sleep 1000;; esac\nexec {shutil.which("git")} "$@"\n'
         )
         shim.chmod(0o755)
         self.path = str(shim.parent)

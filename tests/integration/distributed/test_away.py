@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,21 +17,16 @@ from engine.drafters.ngram import NgramModel
 from engine.loading import open_engine
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
+from tests.fakes.git_servers import free_port
 from tests.integration.distributed.conftest import Pair
 from tests.support.waiting import until
 
 TOKENS, BEFORE = 48, 8
 
 
-def free_address() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{listener.getsockname()[1]}"
-
-
 @pytest.mark.parametrize("kind", ["ngram", "dflash"])
 def test_a_drafter_that_comes_in_mid_answer_is_shown_the_text_and_drafts(pair: Pair, kind: str) -> None:
-    address, prompt = free_address(), pair.prompts[0]
+    address, prompt = f"127.0.0.1:{free_port()}", pair.prompts[0]
     engine = open_engine(pair.engine.backend, str(pair.engine.folder), f"grpc:{address}")
     model: Any = engine.drafter
     assert "is it served there" in model.why

@@ -7,6 +7,8 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import Any
 
 import grpc
 import pytest
@@ -32,6 +34,7 @@ from tests.integration.distributed.conftest import Pair
 
 TOKENS, AT = 40, 12
 PATIENCE_S = 1.0
+"""How long a server may be silent once a fault has begun; before it a draft may take what a busy machine takes."""
 
 
 @pytest.fixture
@@ -40,10 +43,13 @@ def proxied(pair: Pair) -> Iterator[tuple[FaultProxy, Callable[[], Drafter]]]:
         proxy = stack.enter_context(fault_proxy(pair.address))
         channel = DrafterChannel(proxy.address, DFLASH)
         stack.callback(channel.close)
-        model = remote_model(
-            channel, pair.engine.backend, pair.engine.target, pair.engine.folder, patience_s=PATIENCE_S
-        )
+        model = remote_model(channel, pair.engine.backend, pair.engine.target, pair.engine.folder, patience_s=600.0)
         yield proxy, model.open
+
+
+def lose_patience(drafter: Any) -> None:
+    """Give a server up that is silent from now on."""
+    drafter._model = replace(drafter._model, patience_s=PATIENCE_S)
 
 
 def decode(pair: Pair, drafter: Drafter, happen: Callable[[], None]) -> tuple[list[int], int]:
@@ -67,7 +73,13 @@ def decode(pair: Pair, drafter: Drafter, happen: Callable[[], None]) -> tuple[li
 @pytest.mark.parametrize("fault", ["cut", "reset", "half-open"])
 def test_a_link_that_fails_changes_no_token(pair: Pair, proxied, fault: str) -> None:
     proxy, opened = proxied
-    tokens, _ = decode(pair, opened(), lambda: proxy.tell(fault))
+    drafter = opened()
+
+    def fail() -> None:
+        proxy.tell(fault)
+        lose_patience(drafter)
+
+    tokens, _ = decode(pair, drafter, fail)
     assert tokens == pair.plain(pair.prompts[0], TOKENS)
 
 
@@ -97,9 +109,14 @@ def test_a_server_that_is_stopped_in_mid_draft_or_killed_costs_a_deadline(pair: 
     channel = DrafterChannel(process.address, DFLASH)
     try:
         engine = pair.engine
-        model = remote_model(channel, engine.backend, engine.target, engine.folder, patience_s=PATIENCE_S)
+        model = remote_model(channel, engine.backend, engine.target, engine.folder, patience_s=600.0)
         drafter = model.open()
-        tokens, _ = decode(pair, drafter, lambda: os.kill(process.process.pid, signal.SIGSTOP))
+
+        def stop() -> None:
+            os.kill(process.process.pid, signal.SIGSTOP)
+            lose_patience(drafter)
+
+        tokens, _ = decode(pair, drafter, stop)
         assert tokens == pair.plain(pair.prompts[0], TOKENS)
         with suppress(ProcessLookupError):
             os.kill(process.process.pid, signal.SIGCONT)

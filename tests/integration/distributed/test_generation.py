@@ -22,6 +22,7 @@ from engine.structure.layout import CacheLayout
 from engine.studies.verify_cost import CostPlan, measure_costs
 from engine.tokenizer import Tokenizer
 from tests.integration.distributed.conftest import Pair
+from tests.support.waiting import until
 
 
 def two_turns(engine: Engine, tokenizer: Tokenizer, prompt: tuple[int, ...], depth: Depth) -> list[tuple[int, ...]]:
@@ -43,7 +44,8 @@ def test_an_address_names_a_drafter_of_either_service_and_changes_no_answer(pair
     with serving(DrafterServer({NGRAM: serve_ngram(NgramModel())})) as ngram:
         for address, capture in ((pair.address, pair.engine.drafter.capture), (ngram, ())):
             engine = open_engine(backend, folder, f"grpc:{address}")
-            assert engine.drafter.capture == capture
+            # A server that is held up for two seconds is taken for away, and found a moment later.
+            until(lambda drafter=engine.drafter, read=capture: drafter.capture == read, why="another drafter came")
             for depth in (FixedDepth(3), ControlledDepth(7)):
                 assert two_turns(engine, tokenizer, prompt, depth) == expected
 

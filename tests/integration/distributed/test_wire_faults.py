@@ -166,7 +166,7 @@ def test_a_session_that_waits_for_its_client_holds_no_rows_of_the_last_block() -
         reading = threading.Thread(target=read, args=(call,), daemon=True)
         reading.start()
         assert answered.wait(PATIENT_S)
-        until(lambda: table._budget.taken == 0, "what was observed is let go", 2.0)
+        until(lambda: table._budget.taken == 0, "what was observed is let go", 20.0)  # not with its lease of 30 s
         over.set()
         reading.join()
 

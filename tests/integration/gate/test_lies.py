@@ -17,7 +17,8 @@ from tests.integration.gate.lies import HONEST, LIES, RUN_FOR_REAL
 from tests.integration.gate.lies.registry import mild, premises_of
 from tests.integration.gate.site import Site, serving
 
-pytestmark = pytest.mark.ci
+# A test may wait for the runs of all of them.
+pytestmark = [pytest.mark.ci, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

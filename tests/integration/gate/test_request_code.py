@@ -102,7 +102,7 @@ class Site:
         self.clone.commit({ANSWERING: f"{text}\n# sent {self.sent}\n"})
         self.sent += 1
         words = ("run", "k3-request-code", "--bus", self.route, "--wait", "--new", "--json", "--queue")
-        ran = self.clone.mac(*words, timeout_s=200)
+        ran = self.clone.mac(*words, timeout_s=500)
         assert ran.stdout, ran.stderr + (self.folder / "log").read_text()
         document: dict[str, Any] = json.loads(ran.stdout)
         return document

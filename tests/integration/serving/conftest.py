@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from engine.serving.scheduler import Bounds, Decoder, Scheduler
 from engine.serving.server import listening
 from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
+from tests.support.waiting import until
 
 MODEL = "kakeya-tiny-gemma4"
 KEY = "a-key-of-the-tests"
@@ -29,6 +29,25 @@ BOUNDS = Bounds(streams=8, waiting=16)
 def open_small(name: str) -> Engine:
     backend = load_backend("mlx") if name == "mlx" else load_backend("torch", device="cpu")
     return open_engine(backend, MODEL, f"{MODEL}-dflash")
+
+
+class WatchedScheduler(Scheduler):
+    """Says whether all that was handed over is made, measured and let go: its thread waits for something to do."""
+
+    _waits = False
+
+    def _await_work(self) -> bool:
+        with self._change:  # the wait inside lets go of it
+            self._waits = True
+            goes_on = super()._await_work()
+            self._waits = False
+        return goes_on
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is being made, or about to be."""
+        with self._change:
+            return self._waits and not (self.active or self.waiting)
 
 
 @dataclass
@@ -41,7 +60,7 @@ class Server:
     """
 
     url: str
-    scheduler: Scheduler
+    scheduler: WatchedScheduler
     engine: Engine
     tokenizer: Tokenizer
 
@@ -60,10 +79,7 @@ class Server:
 
     def settle(self) -> None:
         """Wait until nothing is being made."""
-        until = time.monotonic() + 60
-        while self.scheduler.active or self.scheduler.waiting:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        until(lambda: self.scheduler.is_settled, why="answers are still being made")
 
 
 @pytest.fixture(scope="module", params=[pytest.param("torch", marks=pytest.mark.ci), "mlx"])
@@ -88,11 +104,14 @@ def serving(name: str, bounds: Bounds = BOUNDS) -> Iterator[Server]:
         engine = open_small(name)
         return Decoder(engine, Tokenizer(engine.folder), lambda drawn: FixedDepth(3))
 
-    scheduler = Scheduler(load, CacheLayout.NATIVE, bounds)
+    scheduler = WatchedScheduler(load, CacheLayout.NATIVE, bounds)
     decoder = scheduler.start()
     served = Served(decoder.engine, decoder.tokenizer, CacheLayout.NATIVE, 512, KEY)
     with listening("127.0.0.1:0") as (bound, url):
-        config = uvicorn.Config(build(served, scheduler), log_level="warning", lifespan="on", http="h11")
+        # A client that is held up between two requests finds its connection open.
+        config = uvicorn.Config(
+            build(served, scheduler), log_level="warning", lifespan="on", http="h11", timeout_keep_alive=240
+        )
         running = uvicorn.Server(config)
         thread = threading.Thread(target=running.run, kwargs={"sockets": [bound]})
         thread.start()

@@ -80,7 +80,7 @@ def read_scores(body: dict[str, Any], contexts: list[int]) -> list[tuple[float, 
 
 
 def post(server: Server, body: dict[str, Any], path: str = "/v1/completions") -> tuple[int, Any]:
-    connection = http.client.HTTPConnection(*server.place, timeout=120)
+    connection = http.client.HTTPConnection(*server.place, timeout=240)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
     connection.request("POST", path, json.dumps(body), headers)
     response = connection.getresponse()

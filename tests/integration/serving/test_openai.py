@@ -34,7 +34,7 @@ SCRATCH_BYTES = 2048
 
 @pytest.fixture
 def client(server: Server):
-    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=120) as made:
+    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=240) as made:
         yield made
 
 
@@ -77,7 +77,7 @@ def test_eight_streams_in_turn_each_give_their_own_answer(server: Server) -> Non
     questions = [(prompt, 8 + 5 * index) for index, prompt in enumerate((*PROMPTS, *PROMPTS[:2]))]
 
     async def ask() -> list[str]:
-        async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=120) as client:
+        async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=240) as client:
 
             async def one_stream(prompt: str, new_tokens: int) -> str:
                 stream = await client.completions.create(
@@ -106,7 +106,7 @@ def array_bytes(server: Server) -> int:
 def held_beside_caches(server: Server) -> int:
     """Return the bytes of all arrays once nothing is made, without ended conversations (the server knows theirs)."""
     complete_first = {"model": MODEL, "prompt": PROMPTS[0], "max_tokens": 2, "temperature": 0}
-    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=120) as client:
+    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=240) as client:
         client.completions.create(**complete_first)
     server.settle()
     idle = server.scheduler._idle
@@ -122,7 +122,7 @@ def test_clients_that_leave_at_any_moment_leave_nothing_behind(server: Server, c
     body = {"model": MODEL, "max_tokens": 200, "temperature": 0, "ignore_eos": True, "stream": True}
 
     def leave(prompt: str, lines: int) -> None:
-        connection = http.client.HTTPConnection(*server.place, timeout=120)
+        connection = http.client.HTTPConnection(*server.place, timeout=240)
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
         connection.request("POST", "/v1/completions", json.dumps(body | {"prompt": prompt}), headers)
         if lines:  # else it leaves before it is answered

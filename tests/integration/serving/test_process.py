@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -130,20 +131,23 @@ def test_who_sends_no_whole_head_is_let_go(monkeypatch: pytest.MonkeyPatch) -> N
     """So many connections are held at once; whoever says nothing would keep everybody else out for ever."""
     monkeypatch.setattr(server_module, "HEAD_S", 0.3)
     whole, half = b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\nHo"
-    with listening("127.0.0.1:0") as (bound, _):
+    with listening("127.0.0.1:0") as (bound, _), ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(bound.getsockname(), timeout=60)) for _ in range(3)]
+        # Sent before anybody serves: on a busy machine what is sent later may come later than a head may.
+        for client, begins in zip(clients, (b"", half, whole), strict=True):
+            client.sendall(begins)
         running = uvicorn.Server(configured(Starlette()))
         thread = threading.Thread(target=running.run, kwargs={"sockets": [bound]})
         thread.start()
         try:
-            for requests, rest in ((0, b""), (0, half), (2, half)):
-                with socket.create_connection(bound.getsockname(), timeout=20) as client:
-                    for _ in range(requests):
-                        client.sendall(whole)
-                        assert client.recv(4096).startswith(b"HTTP/1.1 404")
-                        time.sleep(0.5)  # between requests a connection may rest for longer
-                    client.sendall(rest)
-                    while client.recv(4096):
-                        pass
+            asking = clients[-1]
+            for following in (whole, half):
+                assert asking.recv(4096).startswith(b"HTTP/1.1 404")
+                time.sleep(0.5)  # between requests a connection may rest for longer
+                asking.sendall(following)
+            for client in clients:
+                while client.recv(4096):
+                    pass
         finally:
             running.should_exit = True
             thread.join()

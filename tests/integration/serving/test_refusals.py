@@ -21,7 +21,7 @@ HEADERS = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
 
 
 def post(server: Server, body: bytes, path: str = "/v1/completions", **headers: str) -> tuple[int, dict]:
-    connection = http.client.HTTPConnection(*server.place, timeout=60)
+    connection = http.client.HTTPConnection(*server.place, timeout=240)
     connection.request("POST", path, body, HEADERS | {name.replace("_", "-"): text for name, text in headers.items()})
     response = connection.getresponse()
     data = response.read()
@@ -64,7 +64,7 @@ def test_what_cannot_be_served_is_said(any_server: Server, status, path, changes
 @pytest.mark.parametrize("length", [f"Content-Length: {1 << 40}", "Transfer-Encoding: chunked"])
 def test_a_body_that_is_too_long_is_refused_and_not_read_on(any_server: Server, length: str) -> None:
     part = b"400\r\n" + b" " * 0x400 + b"\r\n"
-    with socket.create_connection(any_server.place, timeout=60) as client:
+    with socket.create_connection(any_server.place, timeout=240) as client:
         head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{length}\r\n"
         client.sendall(f"{head}Authorization: Bearer {KEY}\r\n\r\n".encode())
         with contextlib.suppress(OSError):  # closed under us
@@ -134,11 +134,11 @@ def test_messages_that_ask_for_no_answer_start_no_forward_and_are_no_fault_of_th
     any_server: Server, count: int
 ) -> None:
     drawn, before, statuses = random.Random(17), forwards(any_server), Counter[int]()
-    connection = http.client.HTTPConnection(*any_server.place, timeout=60)
+    connection = http.client.HTTPConnection(*any_server.place, timeout=240)
     while statuses.total() < count:
         if drawn.random() < 0.02:  # bytes that are no HTTP, or half of it
             head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
-            with socket.create_connection(any_server.place, timeout=60) as client:
+            with socket.create_connection(any_server.place, timeout=240) as client:
                 client.sendall(
                     drawn.choice((drawn.randbytes(300) + b"\r\n\r\n", head, head[:-30] + drawn.randbytes(30)))
                 )
@@ -166,7 +166,7 @@ def test_messages_that_ask_for_no_answer_start_no_forward_and_are_no_fault_of_th
 def test_bytes_that_are_no_http_and_clients_that_say_nothing_hold_nobody_up(any_server: Server) -> None:
     drawn, silent = random.Random(3), []
     for number in range(60):
-        client = socket.create_connection(any_server.place, timeout=60)
+        client = socket.create_connection(any_server.place, timeout=240)
         client.sendall(drawn.randbytes(drawn.randrange(1, 400)) if number % 2 else b"POST /v1/completions HTTP/1.1\r\n")
         silent.append(client)
     began = time.monotonic()
@@ -180,10 +180,10 @@ def test_more_than_may_wait_are_told_to_come_again(any_server: Server) -> None:
     long = json.dumps(GOOD | {"max_tokens": 4_000, "ignore_eos": True, "stream": True}).encode()
     clients = []
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         while any_server.scheduler.waiting < any_server.scheduler.bounds.waiting:
             assert time.monotonic() < until
-            connection = http.client.HTTPConnection(*any_server.place, timeout=60)
+            connection = http.client.HTTPConnection(*any_server.place, timeout=240)
             connection.request("POST", "/v1/completions", long, HEADERS)
             clients.append(connection)
             time.sleep(0.01)

@@ -7,14 +7,15 @@ import re
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import until
+
 SCRIPT = Path(__file__).resolve().parents[3] / "runner-setup" / "drafter_host.sh"
 HASH = "ab" * 32
+START_S = 0.3
 
 
 @pytest.fixture
@@ -65,12 +66,12 @@ def test_the_planner_is_asked_with_the_measured_link_before_anything_is_installe
 
 def test_the_round_trip_is_a_bytes_way_and_not_a_commands_start(tools: dict[str, str]) -> None:
     slow = Path(tools["SSH"])
-    slow.write_text(slow.read_text().replace("#!/bin/sh\n", "#!/bin/sh\nsleep 0.3\n"))
+    slow.write_text(slow.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\nsleep {START_S}\n"))
     done = asked(tools, "check", "there")
     assert done.returncode == 0, done.stderr
     link = re.match(r"link      there: round trip ([0-9.]+) ms", done.stdout)
     assert link is not None
-    assert float(link[1]) < 100
+    assert float(link[1]) < START_S * 1e3
 
 
 @pytest.mark.parametrize(("says", "code"), [(HASH, 0), ("cd" * 32, 2)])
@@ -163,11 +164,11 @@ def test_whatever_ends_serve_ends_all_that_it_started(tools: dict[str, str], tmp
     command = ["bash", str(SCRIPT), "serve", "there", "--socket", str(tmp_path / "s")]
     # In a group of its own, as in a terminal: an interrupt comes to all of a group, a kill to one process.
     with subprocess.Popen(command, env=tools, start_new_session=True, stdout=subprocess.DEVNULL) as serve:
-        wait_for(lambda: Path(tools["HOME"], "serving").exists())
+        until(Path(tools["HOME"], "serving").exists)
         assert len(living(str(tmp_path))) > 1
         serve.send_signal(number)
-        assert serve.wait(30) != 0
-        wait_for(lambda: living(str(tmp_path)) == [])
+        assert serve.wait(240) != 0
+        until(lambda: living(str(tmp_path)) == [])
     assert Path(tools["HOME"], "ended").exists()
 
 
@@ -177,10 +178,3 @@ def test_serve_ends_when_its_connection_does(tools: dict[str, str], tmp_path: Pa
     done = asked(tools, "serve", "there", "--socket", str(tmp_path / "s"))
     assert done.returncode == 7
     assert living(str(tmp_path)) == []
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -193,7 +193,7 @@ class TestLinux:
         run = {
             "capture_output": True,
             "text": True,
-            "timeout": 120,
+            "timeout": 280,
             "cwd": ROOT,
             "env": {**os.environ, "HOME": str(tmp_path)},
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -9,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from bridge.executor.processes.subreaper import stage
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.user import closed_to
 from tests.integration.setup.machine import Host
-from tests.integration.setup.protections import HARMLESS, PROTECTIONS
+from tests.integration.setup.protections import HARMLESS, PROTECTIONS, device_group
+from tests.support.waiting import until
 
 GOLDEN = Path(__file__).parent / "golden"
 ROOT = Path(__file__).resolve().parents[3]
@@ -123,21 +124,19 @@ def run_bwrap(take_on: Callable[[], None]) -> subprocess.CompletedProcess[str]:
             BWRAP, preexec_fn=become, capture_output=True, text=True, timeout=240, check=False, cwd="/"
         )
     finally:
-        for group in Path("/sys/fs/cgroup/devices").glob("kakeya-test-*"):
-            _remove(group)
+        remove_own_group()
 
 
-def _remove(group: Path, tries: int = 100) -> None:
+def remove_own_group() -> None:
     """Remove a control group, which stays busy until the last of its dead has been collected."""
-    for left in reversed(range(tries)):
-        try:
+    group = device_group(os.getpid())
+
+    def is_gone() -> bool:
+        with contextlib.suppress(OSError):
             group.rmdir()
-        except OSError:
-            if not left:
-                raise
-            time.sleep(0.02)
-        else:
-            break
+        return not group.exists()
+
+    until(is_gone, why=f"{group} is busy")
 
 
 @NEED_ROOT
@@ -196,8 +195,7 @@ def test_a_sandbox_holds_in_its_trial_under_all_protections_of_a_run_s_unit_toge
             argv, preexec_fn=become, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
         )
     finally:
-        for group in Path("/sys/fs/cgroup/devices").glob("kakeya-test-*"):
-            _remove(group)
+        remove_own_group()
     assert done.stdout.splitlines() == ["none bwrap None []", "proxy bwrap None []"], done.stderr
 
 

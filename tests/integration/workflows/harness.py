@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
-STEP_TIMEOUT_S = 120
+STEP_TIMEOUT_S = 240
 
 
 @dataclass

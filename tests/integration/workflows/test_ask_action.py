@@ -127,11 +127,11 @@ def test_a_preset_that_is_none_fails_the_step_with_what_to_do(people, tmp_path):
 def test_the_action_is_one_by_githubs_schema_and_puts_no_input_into_a_command():
     checked = subprocess.run(
         [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-actions", ACTION / "action.yml"],
-        capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ),
+        capture_output=True, text=True, timeout=240, check=False, env=dict(os.environ),
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout
     zizmor = [str(Path(sys.executable).parent / "zizmor"), "--offline", "--persona", "auditor", "--no-progress"]
     audited = subprocess.run(
-        [*zizmor, str(ACTION / "action.yml")], capture_output=True, text=True, timeout=120, check=False
+        [*zizmor, str(ACTION / "action.yml")], capture_output=True, text=True, timeout=240, check=False
     )
     assert audited.returncode == 0, audited.stdout

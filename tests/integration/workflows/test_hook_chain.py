@@ -6,7 +6,6 @@ import hashlib
 import subprocess
 import sys
 import textwrap
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +13,16 @@ import psutil
 import pytest
 
 from tests.support.runner_site import ROOT, Site
+from tests.support.waiting import until
 
 PATH = ".github/workflows/mac-bridge.yml"
 ORIGINAL = b"name: mac-bridge\non: push\n"
-# Like the real one: a `pre:` step is on its way, the hook is asked, steps with `if: always()` run whatever it said.
+# Like the real one: a `pre:` step is on its way until somebody ends it, the hook is asked, steps with `if: always()` run
+# whatever it said.
 WORKER = """
     import os, pathlib, subprocess, sys, time
     here, hook = pathlib.Path(sys.argv[1]), sys.argv[2:]
-    pre = f"import time, pathlib; time.sleep(8); pathlib.Path({str(here / 'pre')!r}).write_text('ran')"
+    pre = f"import time, pathlib; time.sleep(600); pathlib.Path({str(here / 'pre')!r}).write_text('ran')"
     subprocess.Popen([sys.executable, "-c", pre])
     code = subprocess.run(hook).returncode
     (here / "hook_code").write_text(str(code))
@@ -89,11 +90,9 @@ class Server:
         words = [sys.executable, str(worker), str(self.folder), *hook]
         process = subprocess.Popen(words, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **job.environment})
         try:
-            code = process.wait(timeout=120)
-            deadline = time.monotonic() + 240
-            while self.running("mini.toml") or self.running("stop"):  # the hook goes on after it has killed the worker
-                assert time.monotonic() < deadline, "the hook never ended"
-                time.sleep(0.05)
+            code = process.wait(timeout=240)
+            # The hook goes on after it has killed the worker.
+            until(lambda: not (self.running("mini.toml") or self.running("stop")), why="the hook never ended")
             left = self.running("pre")
             self.left = len(left)
             for child in left:

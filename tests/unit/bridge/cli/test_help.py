@@ -37,7 +37,7 @@ def test_help_and_completion_import_nothing_heavy(words):
 
 def test_a_run_opens_no_table_of_several_runs():
     code = "import sys, bridge.cli.mac.run\nprint(*sorted(name for name in sys.modules if name.startswith('bridge.')))"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
     opened = ran.stdout.split()
     assert "bridge.client.send.submit" in opened
     unused = ("bridge.cli.mac.tables", "bridge.client.evidence", "bridge.client.document.envelope", "bridge.gate")

@@ -70,7 +70,7 @@ def run_once(folder, top, before=()):
     }  # fmt: skip
     argv = [sys.executable if word == "${interpreter}" else word for word in command.argv]
     ran = subprocess.run(
-        [*before, *argv], env=environment, capture_output=True, text=True, timeout=60, check=False, cwd=tmp
+        [*before, *argv], env=environment, capture_output=True, text=True, timeout=240, check=False, cwd=tmp
     )
     return ran, out
 

@@ -108,12 +108,13 @@ def test_of_two_runners_whose_claims_were_both_deleted_one_starts(world):
     assert w.claim(ref.id).runner == "other"
 
 
-def test_a_live_claim_of_another_runner_is_left_alone(world, clock):
+def test_a_live_claim_of_another_runner_is_left_alone(world):
     w = world()
+    w.clock = clock = FakeClock(w.clock.now())
     ref = w.ask()
     other_claims(w, ref)
-    runner = w.serve_once()
-    clock.ahead_s = 10.0
+    runner = w.serve_once(w.runner(w.new_process("late")))
+    clock.advance(10.0)
     w.serve_once(runner)
     assert w.claim(ref.id).runner == "gone"
     assert w.executor.executed == []
@@ -132,15 +133,17 @@ def test_an_expired_claim_is_taken_over_and_run(world, clock):
     w.result(ref.id)
 
 
-def test_a_claim_for_longer_than_the_bus_allows_is_taken_over_after_what_it_allows(world, clock):
+def test_a_claim_for_longer_than_the_bus_allows_is_taken_over_after_what_it_allows(world):
     w = world()
+    w.clock = clock = FakeClock(w.clock.now())
     ref = w.ask()
     other_claims(w, ref, lease_s=1e300)
-    runner = w.serve_once()
-    for clock.ahead_s in (6.0, 12.0, 14.0):
+    runner = w.serve_once(w.runner(w.new_process("late")))
+    for passed_s in (6.0, 6.0, 2.0):
+        clock.advance(passed_s)
         w.serve_once(runner)
     assert w.claim(ref.id).runner == "gone"
-    clock.ahead_s = 16.0
+    clock.advance(2.0)
     w.serve_once(runner)
     assert (w.claim(ref.id).runner, len(w.executor.executed)) == ("mini", 1)
 

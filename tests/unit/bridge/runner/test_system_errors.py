@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from dataclasses import replace
 
 import pytest
 
+from bridge.limits import LEASE_MAX_S
 from bridge.runner.connection.link import link_to
 from bridge.runner.queue.cancels import Cancels
 from bridge.runner.service.serve import serve
@@ -18,13 +20,19 @@ from tests.support.waiting import until
 
 
 class QuickClock(SystemClock):
-    """Steady time that runs sixty times as fast."""
+    """Steady time that runs many times as fast.
+
+    Attributes:
+        times: how many; where a run has a lease, no more than leaves it seconds.
+    """
+
+    times = 60.0
 
     def steady_s(self) -> float:
-        return super().steady_s() * 60.0
+        return super().steady_s() * self.times
 
     def sleep(self, seconds: float) -> None:
-        super().sleep(seconds / 60.0)
+        super().sleep(seconds / self.times)
 
 
 class QuickThreads(Threads):
@@ -54,12 +62,14 @@ def refusing(number, operation, times):
 @pytest.mark.parametrize(
     ("number", "operation"), [(errno.ENOSPC, "list"), (errno.EMFILE, "fetch"), (errno.EMFILE, "push")]
 )
-def test_a_runner_serves_on_after_what_the_system_refuses(world, number, operation):
-    w = world()
+def test_a_runner_serves_on_after_what_the_system_refuses(world, clock, number, operation):
+    clock.times = 10.0
+    w = world(lease_s=LEASE_MAX_S)
+    w.process = replace(w.process, announce=lambda _: w.process.stopping.set())
     runner = w.runner()
     ref = w.ask()
     w.faults.decide = refusing(number, operation, 3)
-    serve(runner, idle_s=120.0)
+    serve(runner)
     # It came to its end; the scripted report is no whole one.
     assert w.claim(ref.id).reason == "gate_rejected", w.log_lines
     assert sum("trying on:" in line for line in w.log_lines) == 1
@@ -87,7 +97,8 @@ def test_cancels_are_seen_again_after_what_the_system_refuses(world, clock):
 
 
 def test_a_run_that_finds_no_bus_of_its_own_gives_its_slot_back(world, clock, monkeypatch):
-    w = world()
+    clock.times = 10.0
+    w = world(lease_s=LEASE_MAX_S)
     ref = w.ask()
     runner = w.runner()
     store = runner._link.bus.store
@@ -101,7 +112,7 @@ def test_a_run_that_finds_no_bus_of_its_own_gives_its_slot_back(world, clock, mo
 
     monkeypatch.setattr(store, "beside", beside)  # git's makes files
     runner.step()
-    until(lambda: not runner.busy, patience_s=20.0, why="its slot is not free")
+    until(lambda: not runner.busy, why="its slot is not free")
     assert any("not ended yet, tried again" in line and "Too many open files" in line for line in w.log_lines)
     until(lambda: runner.step() == 0 and not runner.busy and w.process.journal.of(ref.id) is None)
     assert w.claim(ref.id).reason == "gate_rejected", w.log_lines

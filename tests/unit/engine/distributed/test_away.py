@@ -11,6 +11,7 @@ pytest.importorskip("google.protobuf", reason="messages of kakeya.v1")
 
 from engine.distributed.away import MOST_KEPT, AwayModel
 from engine.errors import CacheCropError, SessionError
+from tests.support.waiting import until
 
 
 class Came:
@@ -47,10 +48,7 @@ def away(expected: tuple[int, ...], arriving: Came) -> tuple[AwayModel, Any]:
 
     def let() -> None:
         turn.release(2)
-        for _ in range(1000):
-            if model.there is not None:
-                return
-            threading.Event().wait(0.01)
+        until(lambda: model.there is not None, why="it was not found")
 
     return model, let
 

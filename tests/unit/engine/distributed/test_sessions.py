@@ -144,7 +144,7 @@ def test_rows_that_go_while_others_are_taken_hold_nobody_up() -> None:
     budget.take(10, holders[0])
     taking = threading.Thread(target=budget.take, args=(Letting(30), holder), daemon=True)
     taking.start()
-    taking.join(5.0)
+    taking.join(60.0)
     assert not taking.is_alive()
     assert budget.taken == 30
 

@@ -47,8 +47,8 @@ def prompts(count):
     return PromptSet("toys", "all of them", tuple(made))
 
 
-def profile(arms=("base", "head"), per_launch=6):
-    return Profile("smoke", arms, per_launch, 1, 6)
+def profile(arms=("base", "head"), per_launch=6, warmups=1):
+    return Profile("smoke", arms, per_launch, warmups, 6)
 
 
 def launch(folder, *, arms=("base", "head"), number=0, pipe=None, margin=0.05, per_launch=6):
@@ -118,7 +118,7 @@ def test_where_turns_are_handed_out_both_sides_hold_their_prompts_between_them(f
 
     def supervise():
         with os.fdopen(answers[0], "rb") as heard, os.fdopen(orders[1], "wb", 0) as says:
-            assert json.loads(heard.readline())["samples"] == 1  # toys are so fast that a sample is a whole block
+            assert json.loads(heard.readline())["samples"] == 1  # the fastest warm-up takes < 60 ms: all prompts
             says.write(b'{"event":"launch","protocol":1,"number":1,"block":0,"nonce":"n","calibration":{}}\n')
             turns = [{"tokens": tokens, "arm": arm} for tokens in (1, None) for arm in ("head", "base")]
             for number, order in enumerate([*turns, {"tokens": None, "arm": "head", "seconds": 0.01}]):
@@ -131,7 +131,7 @@ def test_where_turns_are_handed_out_both_sides_hold_their_prompts_between_them(f
     supervisor = threading.Thread(target=supervise)
     supervisor.start()
     context = RunContext("0" * 26, DIGEST, "manual", {}, "smoke", folder / "out", None, nonce=NONCE)
-    work = ComparedWork(Opening("mlx", "toy", None, 3, 512), prompts(7), profile(), Words())
+    work = ComparedWork(Opening("mlx", "toy", None, 3, 512), prompts(12), profile(warmups=6), Words())
     turns = Turns(orders[0], answers[1])
     part, number = comparison.part_in_turns(turns, Commits(BASE, HEAD, folder, 0.05), work, context)
     supervisor.join()

@@ -20,13 +20,14 @@ WORDS = tuple(sorted(f"w{chr(97 + a)}{chr(97 + b)}" for a in range(9) for b in r
 class Talk:
     """A peer that says what a test wants, and a runner that says yes."""
 
-    def __init__(self, says, grants=b"k"):
+    def __init__(self, says, grants=b"k", reply_s=240.0):
         self.pipes = [os.pipe() for _ in range(4)]
         (self.ask_r, self.ask_w), (self.reply_r, self.reply_w), (self.order_r, self.order_w), (done_r, self.done_w) = (
             self.pipes
         )
         self.says, self.grants, self.orders = says, grants, b""
-        self.peer = PipedPeer(Ends(self.ask_w, self.reply_r, self.order_w, done_r), vocab_size=50, reply_s=0.5)
+        ends = Ends(self.ask_w, self.reply_r, self.order_w, done_r)
+        self.peer = PipedPeer(ends, vocab_size=50, reply_s=reply_s)
         self.threads = [threading.Thread(target=target, daemon=True) for target in (self._talk, self._grant)]
         for thread in self.threads:
             thread.start()
@@ -110,7 +111,7 @@ def test_an_answer_that_is_none_is_refused(talk, groups, words):
 
 def test_silence_is_no_answer(talk):
     with pytest.raises(PeerError, match=r"did not reply within 0\.5 s"):
-        talk(lambda talk, ask: None).decode()
+        talk(lambda talk, ask: None, reply_s=0.5).decode()
 
 
 @pytest.mark.parametrize(

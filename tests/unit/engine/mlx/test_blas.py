@@ -49,7 +49,7 @@ def test_the_backend_computes_on_openblas() -> None:
 
 
 def test_a_fresh_process_calls_the_bundled_library_until_another_is_put_in_its_place() -> None:
-    ran = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, timeout=120, check=True)
+    ran = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, timeout=240, check=True)
     assert ran.stdout.splitlines() == [
         "reference None",
         "libmlx.so calls cblas_sgemm of libscipy_openblas.so",
@@ -79,7 +79,7 @@ def test_a_broken_wheel_leaves_the_bundled_library_in_place(tmp_path: Path, kind
         )
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     ran = subprocess.run(
-        [sys.executable, "-c", BROKEN], capture_output=True, text=True, timeout=120, check=True, env=environment
+        [sys.executable, "-c", BROKEN], capture_output=True, text=True, timeout=240, check=True, env=environment
     )
     used, evidence, name = ran.stdout.splitlines()
     assert used == str(library)

@@ -158,7 +158,7 @@ def test_functions_are_traced_where_there_is_no_compiler(tmp_path: Path) -> None
         env={"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (ran.stdout, ran.stderr) == ("1 True\n", "")
