@@ -17,8 +17,8 @@ from tests.support.waiting import until
 
 PATH = ".github/workflows/mac-bridge.yml"
 ORIGINAL = b"name: mac-bridge\non: push\n"
-# Like the real one: a `pre:` step is on its way until somebody ends it, the hook is asked, steps with `if: always()` run
-# whatever it said.
+# Like the real one: a `pre:` step is on its way until somebody ends it, the hook is asked, and steps with
+# `if: always()` run whatever it said.
 WORKER = """
     import os, pathlib, subprocess, sys, time
     here, hook = pathlib.Path(sys.argv[1]), sys.argv[2:]

@@ -16,7 +16,7 @@ from bridge.limits import MIB
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages that processes share are told apart on Linux")
 SCATTER = 32 * MIB
-"""What the tree of a process of tests may lose between two looks: a child of another test that ends, pages of a file."""
+"""What the tree of a process of tests may lose between two looks: a child of another test, pages of a file."""
 _FORK = multiprocessing.get_context("fork")
 
 
