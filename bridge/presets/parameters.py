@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from bridge.errors import ParameterError
 from bridge.records.base import ParamValue, Record, Text
@@ -109,18 +109,21 @@ class PathParameter(_Parameter):
         return (value,)
 
 
+def _is_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"pattern {text!r} is none: {error}") from error
+    return text
+
+
 class TextParameter(_Parameter):
     """Text that matches a pattern as a whole."""
 
     type: Literal["text"]
-    pattern: Text
+    pattern: Annotated[Text, AfterValidator(_is_pattern)]
     max_chars: Annotated[int, Field(gt=0, le=256)] = 64
     default: Text | None = None
-
-    @model_validator(mode="after")
-    def _pattern_compiles(self) -> Self:
-        re.compile(self.pattern)
-        return self
 
     def tokens(self, name: str, value: ParamValue) -> tuple[str, ...]:
         """Return the argv token of a value, or raise ParameterError."""

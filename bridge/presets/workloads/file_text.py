@@ -100,6 +100,7 @@ def _remedy(where: tuple[str, ...], text: str) -> str:
         "number": 'write e.g. number = { stdout = "loss: ([0-9.]+)" }',
         "repeats": "write e.g. repeats = 6, or repeats = { smoke = 1, claim = 6 }",
         "wall_s": "write seconds, as in: limits.wall_s = 600.0",
+        "pattern": 'write a regular expression of the whole text, as in: pattern = "[a-z]{1,20}"',
     }
     if "bounds are" in text:
         return remedies["bounds"]

@@ -50,6 +50,10 @@ MISTAKES = {
     "mixed words": (toml(('"--lr", "{lr}"', '"--lr={lr}"')), 'write two words: "--lr", "{lr}"'),
     "an undeclared parameter": (toml(("{steps}", "{epochs}")), "the same parameters"),
     "a default out of bounds": (toml(("default = 0.1", "default = 7.0")), "0.01 to 1.0"),
+    "a pattern of a text that is none": (
+        toml(('type = "float", min = 0.01, max = 1.0, default = 0.1', 'type = "text", pattern = "[a-z", default = "a"')),
+        "pattern '[a-z' is none: unterminated character set at position 0 next: write a regular expression",
+    ),
     "an unknown type": (toml(('type = "int"', 'type = "integer"')), "use int, float, choice"),
     "a program that is not there": (toml(('["train.py"', '["trian.py"')), "did you mean train.py?"),
     "argv not identified": (toml(('["train.py"', '["../train.py"')), "outside of the folder"),
