@@ -21,7 +21,7 @@ Mistake = tuple[tuple[str, ...], str, str]
 """Where in the file, what is wrong, what to do."""
 
 _EXAMPLE: Final = "kakeya-runner workload new NAME writes one that works"
-_INTERNAL: Final = re.compile(r"function|tuple|literal|constrained")
+_TYPES: Final = 'use int, float, choice, text or flag, as in: type = "float"'
 
 
 def parsed(text: str) -> tuple[WorkloadFile | None, list[Mistake]]:
@@ -37,7 +37,7 @@ def parsed(text: str) -> tuple[WorkloadFile | None, list[Mistake]]:
     try:
         return WorkloadFile.model_validate_json(json.dumps(value)), []
     except pydantic.ValidationError as error:
-        return None, _mistakes(error)
+        return None, _mistakes(error, value)
     except TypeError as error:
         return None, [((), f"holds a value no workload has: {error}", _EXAMPLE)]
 
@@ -49,22 +49,21 @@ def _numbers(value: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
         yield from _numbers(inner, (*where, str(key)))
 
 
-_WORDS: Final = frozenset({"int", "float", "choice", "path", "text", "commit", "flag", "Times", "Numeric"})
-
-
-def _mistakes(error: pydantic.ValidationError) -> list[Mistake]:
+def _mistakes(error: pydantic.ValidationError, value: dict[str, Any]) -> list[Mistake]:
     """Return one mistake for each place: of a value that may be a table or a number, the word about the number."""
     by_place: dict[tuple[str, ...], Mistake] = {}
     for details in error.errors():
-        mistake = _mistake(details)
+        mistake = _mistake(details, value)
         by_place[mistake[0]] = mistake
     return list(by_place.values())
 
 
-def _mistake(details: Any) -> Mistake:
+def _mistake(details: Any, value: dict[str, Any]) -> Mistake:
     """Return one mistake of the file in words."""
-    where = tuple(str(part) for part in details["loc"] if part not in _WORDS and not _INTERNAL.match(str(part)))
+    where = _place(details["loc"], value, missing=details["type"] == "missing")
     name = ".".join(where) or "the file"
+    if details["loc"][-1:] == ("[key]",):
+        return where, f"{name}: {details['msg']}; got {json.dumps(where[-1])[:60]}", _name_remedy(where)
     if details["type"] == "extra_forbidden":
         near = difflib.get_close_matches(where[-1], _keys(where[:-1]), n=1)
         within = ".".join(("presets", "NAME", where[-1]))
@@ -72,8 +71,10 @@ def _mistake(details: Any) -> Mistake:
         return where, f"{name}: unknown key", f"did you mean {near[0]}?" if near else other
     if details["type"] == "missing":
         return where[:-1], f"{name} is missing", f"add {where[-1]} = ..."
-    if details["type"] == "union_tag_invalid":
-        return where, f"{name}: no type of parameter is called that", "use int, float, choice, text or flag"
+    if details["type"] in {"union_tag_not_found", "union_tag_invalid"}:
+        tag = details["ctx"].get("tag")
+        wrong = f"{name}.type is missing" if tag is None else f"{name}: no type of parameter is called {tag!r:.60}"
+        return where, wrong, _TYPES
     text = str(details["msg"]).removeprefix("Value error, ")
     if details["type"] == "string_pattern_mismatch" and {"file", "keep"} & {*where}:
         text = "expected a file below the folder that the program runs in"
@@ -82,6 +83,32 @@ def _mistake(details: Any) -> Mistake:
     if details["type"] == "value_error":
         return where, f"{name}: {text}", _remedy(where, text)
     return where, f"{name}: {text}; got {json.dumps(details['input'], default=str)[:60]}", _remedy(where, text)
+
+
+def _place(location: tuple[str | int, ...], value: Any, *, missing: bool) -> tuple[str, ...]:
+    """Return the keys of a place in the file, without pydantic's words for the kinds that a value there may be of.
+
+    Args:
+        location: as pydantic says it.
+        value: the file.
+        missing: whether the last key is the one that is not there.
+    """
+    where: list[str] = []
+    for number, part in enumerate(location, start=1):
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):  # a word for a kind, or the key that is missing
+            if not missing or number < len(location):
+                continue
+        where.append(str(part))
+    return tuple(where)
+
+
+def _name_remedy(where: tuple[str, ...]) -> str:
+    """Return what to do about a key that is no name."""
+    if "variables" in where[:-1]:
+        return "use upper-case letters, digits and _, as in: OMP_NUM_THREADS"
+    return "use at most 63 lower-case letters, digits, - . _"
 
 
 def _remedy(where: tuple[str, ...], text: str) -> str:
@@ -150,7 +177,7 @@ def line_of(text: str, where: tuple[str, ...]) -> int:
 
 
 def _header(lines: list[str], table: tuple[str, ...]) -> int | None:
-    heading = ".".join(table)
+    heading = ".".join(table).replace(" ", "")
     for number, line in enumerate(lines, start=1):
         if line.strip().strip("[]").replace('"', "").replace(" ", "") == heading and line.strip().startswith("["):
             return number

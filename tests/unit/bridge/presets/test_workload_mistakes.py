@@ -51,10 +51,30 @@ MISTAKES = {
     "an undeclared parameter": (toml(("{steps}", "{epochs}")), "the same parameters"),
     "a default out of bounds": (toml(("default = 0.1", "default = 7.0")), "0.01 to 1.0"),
     "a pattern of a text that is none": (
-        toml(('type = "float", min = 0.01, max = 1.0, default = 0.1', 'type = "text", pattern = "[a-z", default = "a"')),
+        toml(('type = "float", min = 0.01, max = 1.0, default = 0.1', 'type = "text", pattern = "[a-z"')),
         "pattern '[a-z' is none: unterminated character set at position 0 next: write a regular expression",
     ),
     "an unknown type": (toml(('type = "int"', 'type = "integer"')), "use int, float, choice"),
+    "a parameter without a type": (
+        toml(('type = "float", ', "")),
+        "presets.my-train.params.lr.type is missing next: use int, float, choice",
+    ),
+    "a parameter that is called as a type is": (
+        toml(("params.steps =", "params.path ="), (', help = "steps"', "")),
+        "presets.my-train.params.path.help is missing next: add help = ...",
+    ),
+    "a metric that is called as a validator is": (
+        toml(("[metrics.final_loss]", "[metrics.function_calls]"), ("better =", "beter =")),
+        "metrics.function_calls.beter: unknown key next: did you mean better?",
+    ),
+    "a metric in capitals": (
+        toml(("[metrics.final_loss]", "[metrics.F1]")),
+        'got "F1" next: use at most 63 lower-case letters, digits, - . _',
+    ),
+    "an input without a path": (
+        toml((KEEP, f'[inputs]\ndata = {{ sha256 = "{"0" * 64}" }}\n')),
+        "inputs.data.path is missing next: add path = ...",
+    ),
     "a program that is not there": (toml(('["train.py"', '["trian.py"')), "did you mean train.py?"),
     "argv not identified": (toml(('["train.py"', '["../train.py"')), "outside of the folder"),
     "a program that a request chooses": (toml(('["train.py"', '["{lr}"')), "which a request would choose"),
