@@ -16,6 +16,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ FILE_MAX_BYTES = 16 << 20  # of a file that is kept, or that a number is read fr
 COPIED_MAX_BYTES = 64 << 20  # of a file that the program reads; a larger one is a link
 OUTPUT_MAX_BYTES = 8 << 20  # of stdout that numbers are looked for in: the last ones
 _FAILED = 1
+_HELD_S = 2.0  # after a program's end; then its log says what is waited for
 _LEFT_OUT = ("__pycache__", "workload.toml")
 _MISSING = object()
 
@@ -42,7 +44,7 @@ class NumberError(Exception):
 
 
 def main(words: list[str]) -> int:
-    """Run the program once; end as it does, or in 1 where a number is not there."""
+    """Run the program once; end as it does, with the code that shells have for a signal; in 1 where a number lacks."""
     of, run = words.index(OF), words.index(RUN)
     folder, preset = Path(words[of + 1]), words[of + 2]
     file = tomllib.loads((folder / "workload.toml").read_text("utf-8"))
@@ -51,8 +53,11 @@ def main(words: list[str]) -> int:
     bring_files(folder, work)
     argv = [os.environ.get(SEED, word) if word == SEED else word for word in words[run + 1 :]]
     code, printed = run_program(argv, work)
-    if code != 0:
-        return code if code > 0 else _FAILED  # what it said itself says why
+    if code > 0:
+        return code  # what it said itself says why
+    if code < 0:
+        sys.stderr.write(f"error: signal {-code} ended it: {signal.strsignal(-code)}\n")
+        return 128 - code
     wrote = dict(written(work, folder))
     report, wrong = read_numbers(file, preset, printed, wrote)
     out = Path(os.environ["KAKEYA_OUT"])
@@ -115,7 +120,11 @@ def run_program(argv: list[str], work: Path) -> tuple[int, bytes]:
     reading = threading.Thread(target=_pass_on, args=(program.stdout, printed))
     reading.start()
     code = program.wait()
-    reading.join()
+    reading.join(_HELD_S)
+    if reading.is_alive():
+        sys.stderr.write("the program ended; what it started still has its output, and is waited for\n")
+        sys.stderr.flush()
+        reading.join()
     return code, bytes(printed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -159,6 +160,20 @@ def test_a_file_that_is_read_is_a_copy_and_one_that_is_changed_is_written(tmp_pa
 def test_a_program_that_fails_ends_the_run_as_it_ended(tmp_path):
     ran, _ = run_once(as_it_is(tmp_path, NUMBERS["json"][0], program="#!/bin/sh\nexit 7\n"), tmp_path)
     assert (ran.returncode, ran.stderr) == (7, "")
+
+
+def test_a_program_that_a_signal_ends_is_told_by_it(tmp_path):
+    ran, _ = run_once(as_it_is(tmp_path, NUMBERS["json"][0], program="#!/bin/sh\nkill -SEGV $$\n"), tmp_path)
+    assert ran.returncode == 139
+    assert ran.stderr == f"error: signal 11 ended it: {signal.strsignal(11)}\n"
+
+
+def test_what_a_program_left_with_its_output_is_waited_for_and_told(tmp_path):
+    left = SHELL.replace("cat words.txt", "(sleep 5; echo loss: 4) &")
+    ran, out = run_once(as_it_is(tmp_path, 'number = { stdout = "loss: ([0-9.]+)" }', program=left), tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == "the program ended; what it started still has its output, and is waited for\n"
+    assert json.loads((out / "report.json").read_text()) == {"metrics": {"m0": 4.0}}
 
 
 @pytest.mark.parametrize(
