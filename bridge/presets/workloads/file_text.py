@@ -131,6 +131,8 @@ def _remedy(where: tuple[str, ...], text: str) -> str:
     }
     if "bounds are" in text:
         return remedies["bounds"]
+    if "does not begin with" in text:
+        return "write allow_dash = true, if the program takes a value that begins with -"
     if len(where) > 1 and where[-2] == "params":
         return "write min, max, and a default between them"
     if last.isdigit() and len(where) > 1:

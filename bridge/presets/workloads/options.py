@@ -16,6 +16,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _TOKEN: Final = re.compile(r"--[a-z][a-z0-9-]*")
 _SEEDS: Final = frozenset({"seed", "random-seed", "random_seed", "rng-seed", "random-state", "random_state"})
 _HELP_MAX_CHARS: Final = 200
+_AGAIN: Final = "an option of its name was there before"
 _TEXT: Final = "[A-Za-z0-9_.,:+/-]{1,64}"
 _NUMBERS: Final = {"int": "int", "float": "float", "INT": "int", "FLOAT": "float"}
 
@@ -48,12 +49,16 @@ def options_of(text: str) -> Iterator[Option]:
     except (SyntaxError, ValueError):
         return
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    taken: set[str] = set()
     for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
         verb = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if verb in {"add_argument", "option", "argument"}:
             names = [str(arg.value) for arg in call.args if isinstance(arg, ast.Constant) and type(arg.value) is str]
             if names:
-                yield _option(names, {word.arg: word.value for word in call.keywords if word.arg is not None})
+                option = _option(names, {word.arg: word.value for word in call.keywords if word.arg is not None})
+                again = option.name in taken
+                yield Option(option.option, option.name, dropped=_AGAIN) if again else option
+                taken.update([option.name] if option.words else [])
 
 
 def _option(names: list[str], given: dict[str, ast.expr]) -> Option:
@@ -73,6 +78,9 @@ def _option(names: list[str], given: dict[str, ast.expr]) -> Option:
         "its name is none of a parameter": _NAME.fullmatch(name) is None,
         "it takes several values, or does something of its own": several,
         "it has no default": declared is None and default is None,
+        "its default begins with -, or has characters that no parameter here has": (
+            declared is None and _is_text(kind, default)
+        ),
         f"no parameter is a {kind or type(default).__name__}": declared is None,
     }
     dropped = next((reason for reason, holds in reasons.items() if holds), None)
@@ -84,13 +92,18 @@ def _option(names: list[str], given: dict[str, ast.expr]) -> Option:
 def _declared(kind: str | None, choices: list[str] | None, default: Any) -> dict[str, Any] | None:
     """Return the parameter that stands for an option with a value, None where none does."""
     if choices is not None:
-        return {"type": "choice", "choices": choices, "default": _as_text(default, choices)}
+        dashed = {"allow_dash": True} if any(choice.startswith("-") for choice in choices) else {}
+        return {"type": "choice", "choices": choices, "default": _as_text(default, choices), **dashed}
     number = type(default) in {int, float}
     if number and (kind is None or kind in _NUMBERS.values()):
         return _bounded(kind or type(default).__name__, default)
-    if kind in {None, "str", "STRING"} and type(default) is str and re.fullmatch(_TEXT, default):
+    if _is_text(kind, default) and re.fullmatch(_TEXT, default) and not default.startswith("-"):
         return {"type": "text", "pattern": _TEXT, "default": default}
     return None
+
+
+def _is_text(kind: str | None, default: Any) -> bool:
+    return kind in {None, "str", "STRING"} and type(default) is str
 
 
 def _flag(long: str, name: str, given: dict[str, ast.expr], default: Any) -> Option:
@@ -137,9 +150,10 @@ def _as_text(default: Any, choices: list[str]) -> str:
 def _bounded(kind: str, default: float) -> dict[str, Any]:
     """Return a parameter between a tenth and ten times its default: the owner narrows it."""
     low, high = sorted((default / 10, default * 10)) if default else (0, 1)
+    below = {"allow_dash": True} if low < 0 else {}
     if kind == "int":
-        return {"type": "int", "min": int(low), "max": max(int(high), 1), "default": int(default)}
-    return {"type": "float", "min": float(low), "max": float(high), "default": float(default)}
+        return {"type": "int", "min": int(low), "max": max(int(high), 1), "default": int(default), **below}
+    return {"type": "float", "min": float(low), "max": float(high), "default": float(default), **below}
 
 
 def _help(given: dict[str, ast.expr], name: str) -> str:

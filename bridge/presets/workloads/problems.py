@@ -19,6 +19,7 @@ import pydantic
 from bridge.diagnostics import Check
 from bridge.errors import UsageError, meant
 from bridge.presets.installed import registry
+from bridge.presets.parameters import FloatParameter, IntParameter
 from bridge.presets.workloads import digests
 from bridge.presets.workloads.file import MetricTable, Numeric, PresetTable, WorkloadFile
 from bridge.presets.workloads.file_text import Mistake, line_of, parsed
@@ -340,6 +341,18 @@ def _warnings(folder: Path, file: WorkloadFile, text: str) -> Iterator[Check]:
             equal = "" if seeded else '; first hand over "{seed}" in argv: without it all repeats are equal'
             remedy = f"repeats = {INTERVAL_LEAST}{equal}"
             yield Check(f"{FILE}:{line_of(text, ('metrics', name))}", "warn", problem, remedy)
+    yield from _refused_values(file, text)
+
+
+def _refused_values(file: WorkloadFile, text: str) -> Iterator[Check]:
+    """Yield parameters whose range has negative numbers, none of which a request could name."""
+    for name, preset in file.presets.items():
+        for key, parameter in preset.params.items():
+            if isinstance(parameter, IntParameter | FloatParameter) and parameter.min < 0 and not parameter.allow_dash:
+                where = ("presets", name, "params", key)
+                problem = f"{'.'.join(where)}: min is {parameter.min}, and a value that begins with - is refused"
+                remedy = "write allow_dash = true if the program takes one, or min = 0"
+                yield Check(f"{FILE}:{line_of(text, where)}", "warn", problem, remedy)
 
 
 def _programs_in(folder: Path) -> Iterator[Path]:

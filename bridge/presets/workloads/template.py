@@ -260,6 +260,11 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def _key(name: str) -> str:
+    """Return a name as a key of TOML, where a dot would begin a table."""
+    return _quoted(name) if "." in name else name
+
+
 @dataclass(frozen=True)
 class _Draft:
     """What is known of a program before it was run."""
@@ -303,9 +308,10 @@ class _Draft:
         lines = ["schema = 1", f"name = {_quoted(self.name)}", ""]
         if self.python is not None:
             lines += ["[environment]", f"interpreter = {_quoted(self.python)}", ""]
-        lines += [f"[presets.{self.name}]", f"description = {_quoted(f'Run {self.script.name}')}"]
+        lines += [f"[presets.{_key(self.name)}]", f"description = {_quoted(f'Run {self.script.name}')}"]
         lines += [f"argv = [{', '.join(map(_quoted, words))}]"]
-        lines += [f"params.{option.name} = {option.declared}" for option in self.options if option.declared is not None]
+        taken_over = [option for option in self.options if option.declared is not None]
+        lines += [f"params.{_key(option.name)} = {option.declared}" for option in taken_over]
         lines += ["limits.wall_s = 600.0", ""]
         if reported is not None:
             lines += self._metric(reported, f'pointer = "/metrics/{reported}"')
@@ -323,7 +329,7 @@ class _Draft:
         better = "lower" if _LOWER.search(name) else "higher" if _HIGHER.search(name) else None
         if place.startswith("pointer"):
             better = better or "lower"
-        lines = [f"[metrics.{name}]", place, f"unit = {_quoted(self.unit or '1')}"]
+        lines = [f"[metrics.{_key(name)}]", place, f"unit = {_quoted(self.unit or '1')}"]
         lines += [] if better is None else [f'better = "{better}"']
         return [*lines, "repeats = 6" if self.seeded or place.startswith("pointer") else "repeats = 1", ""]
 

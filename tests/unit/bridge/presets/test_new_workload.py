@@ -101,6 +101,36 @@ def test_click_is_read_as_well():
     assert options["--many"].dropped == "it takes several values, or does something of its own"
 
 
+ODD = """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--model.lr", type=float, default=0.5)
+p.add_argument("--top-k", type=int, default=-1)
+p.add_argument("--sign", type=int, choices=[-1, 1], default=-1)
+p.add_argument("--input", default="-")
+p.add_argument("--title", default="two words")
+o = p.parse_args()
+print("score:", o.top_k * o.sign)
+"""
+
+
+def test_options_with_negative_defaults_and_names_with_dots_become_parameters_that_run(tmp_path):
+    folder, made, file = written(tmp_path, "v1.2", [program(tmp_path, "train.py", ODD)])
+    params = file["presets"]["v1.2"]["params"]
+    assert list(params) == ["model.lr", "top-k", "sign"]
+    assert (params["top-k"]["default"], params["sign"]["default"]) == (-1, "-1")
+    assert "ran once, without a sandbox: it ended well" in made.notes
+    dropped = [note for note in made.notes if note.startswith("left out: ")]
+    assert [note.split(": ")[1] for note in dropped] == ["--input", "--title"]
+    assert all("its default begins with -, or has characters" in note for note in dropped)
+    assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
+
+
+def test_an_option_that_is_there_twice_is_one_parameter():
+    options = list(options_of('a.add_argument("--lr", default=1.0)\nb.add_argument("--lr", default=2.0)\n'))
+    assert [option.dropped for option in options] == [None, "an option of its name was there before"]
+
+
 def test_a_shell_script_that_makes_a_picture_keeps_files_only(tmp_path):
     source = program(tmp_path, "plot.sh", "#!/bin/sh\ncat points.txt > plot.png\n", 0o755)
     points = program(tmp_path, "points.txt", "1 2\n")

@@ -50,6 +50,10 @@ MISTAKES = {
     "mixed words": (toml(('"--lr", "{lr}"', '"--lr={lr}"')), 'write two words: "--lr", "{lr}"'),
     "an undeclared parameter": (toml(("{steps}", "{epochs}")), "the same parameters"),
     "a default out of bounds": (toml(("default = 0.1", "default = 7.0")), "0.01 to 1.0"),
+    "a default that begins with -": (
+        toml(("min = 0.01, max = 1.0, default = 0.1", "min = -1.0, max = 1.0, default = -0.5")),
+        "next: write allow_dash = true",
+    ),
     "a pattern of a text that is none": (
         toml(('type = "float", min = 0.01, max = 1.0, default = 0.1', 'type = "text", pattern = "[a-z"')),
         "pattern '[a-z' is none: unterminated character set at position 0 next: write a regular expression",
@@ -199,6 +203,16 @@ def test_a_planted_mistake_is_one_line_with_a_remedy(tmp_path, mistake):
     lines = [f"{check.name}: {check.text} next: {check.remedy}".replace(": schema", " schema") for check in failed]
     assert any(message in line for line in lines), lines
     assert all(check.remedy and "\n" not in check.text + check.remedy for check in failed)
+
+
+def test_a_range_whose_negative_numbers_would_be_refused_is_told(tmp_path):
+    folder = write_workload(tmp_path)
+    edit(folder, ("min = 1, max = 100", "min = -100, max = 100"))
+    [check] = problems(folder, INTERPRETER)
+    assert check.level == "warn"
+    assert check.text.startswith("presets.my-train.params.steps: min is -100, and a value that begins with - is")
+    edit(folder, ("min = -100, max = 100", "min = -100, max = 100, allow_dash = true"))
+    assert list(problems(folder, INTERPRETER)) == []
 
 
 def test_a_runner_refuses_what_the_check_refuses(tmp_path):
