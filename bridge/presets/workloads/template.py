@@ -29,6 +29,7 @@ _KEPT_MOST: Final = 16
 _UNIT_MAX_CHARS: Final = 60
 _LOWER: Final = re.compile(r"loss|err|time|second|latency|perplexity|_ms$|_s$|mse|rmse|mae|bytes|memory")
 _HIGHER: Final = re.compile(r"acc|score|f1|auc|speed|throughput|per_s|reward|r2|passed|recall|precision")
+_RATE: Final = re.compile(r"^(?!.*(err|loss|fail|miss)).*(per_(s|sec|second|minute|hour)$|throughput)")
 _TARGET: Final = re.compile(r"^([A-Za-z0-9_-]+):(?!=)", re.MULTILINE)
 _NO_COMMAND: Final = 127  # how a shell says that there is no such program
 _NO_FILE: Final = re.compile(
@@ -326,7 +327,8 @@ class _Draft:
         return "\n".join(lines).rstrip("\n") + "\n"
 
     def _metric(self, name: str, place: str) -> list[str]:
-        better = "lower" if _LOWER.search(name) else "higher" if _HIGHER.search(name) else None
+        rate = _RATE.search(name) is not None
+        better = "lower" if _LOWER.search(name) and not rate else "higher" if rate or _HIGHER.search(name) else None
         if place.startswith("pointer"):
             better = better or "lower"
         lines = [f"[metrics.{_key(name)}]", place, f"unit = {_quoted(self.unit or '1')}"]

@@ -252,5 +252,7 @@ def _pointers(value: Any, at: str = "") -> list[tuple[str, float]]:
 
 def _metric(label: str) -> str:
     """Return the name of a metric for a label or a pointer."""
-    word = label.rpartition("/")[2] if label.startswith("/") else label
-    return re.sub(r"[^a-z0-9]+", "_", word.lower()).strip("_")[:40] or "number"
+    is_pointer = label.startswith("/")
+    word = label.rpartition("/")[2].replace("~1", "/").replace("~0", "~") if is_pointer else label
+    word = re.sub(r"/ ?(?=(?:s|sec|second)\b)", " per ", word.lower())  # tokens/s
+    return re.sub(r"[^a-z0-9]+", "_", word).strip("_")[:40] or "number"

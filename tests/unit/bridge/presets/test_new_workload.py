@@ -263,6 +263,24 @@ def test_a_script_of_a_virtual_environment_runs_with_its_python_and_a_folder_com
     assert file["metrics"]["passed"]["number"]["stdout"].endswith(r" passed\b")
 
 
+@pytest.mark.parametrize(
+    ("line", "name", "better"),
+    [
+        ("tokens/s: 120.5", "tokens_per_s", "higher"),
+        ("images per second: 31", "images_per_second", "higher"),
+        ("bytes_per_s = 7", "bytes_per_s", "higher"),
+        ('{"req/sec": 9}', "req_per_sec", "higher"),
+        ("errors/s: 0.5", "errors_per_s", "lower"),
+        ("elapsed s: 2.5", "elapsed_s", "lower"),
+        ("time per step: 3.5", "time_per_step", "lower"),
+    ],
+)
+def test_more_of_a_rate_is_better_and_less_of_a_time_or_of_errors(tmp_path, line, name, better):
+    source = program(tmp_path, "b.sh", f"#!/bin/sh\necho '{line}'\n", 0o755)
+    _, _, file = written(tmp_path, "bench", [source])
+    assert {key: table["better"] for key, table in file["metrics"].items()} == {name: better}
+
+
 def test_numbers_within_a_line_and_before_their_word_are_found(tmp_path):
     lines = ("RESULT: PASSED (minimum: 80.0%, actual: 65.1%)", "A 6 word password of 7,227 words, 77 bits")
     text = "#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines)
