@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,8 @@ OUTPUT_MAX_BYTES = 8 << 20  # of stdout that numbers are looked for in: the last
 _FAILED = 1
 _HELD_S = 2.0  # after a program's end; then its log says what is waited for
 _LEFT_OUT = ("__pycache__", "workload.toml")
+_BROUGHT = "brought"  # made beside the folder once all files are in it
+_TICK_S = 0.02  # file systems stamp by the ticks of a clock
 _MISSING = object()
 
 
@@ -51,6 +54,8 @@ def main(words: list[str]) -> int:
     top = Path(tempfile.mkdtemp(prefix="as-it-is-", dir=os.environ["TMPDIR"]))
     work = top / "work"
     bring_files(folder, work)
+    (top / _BROUGHT).write_bytes(b"")
+    time.sleep(_TICK_S)
     argv = [os.environ.get(SEED, word) if word == SEED else word for word in words[run + 1 :]]
     code, printed = run_program(argv, work)
     if code > 0:
@@ -95,15 +100,17 @@ def _copy(path: Path, copy: Path) -> None:
 
 
 def written(work: Path, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield name and place of each file that the program wrote: neither a link nor as it was brought."""
+    """Yield name and place of each file that the program wrote, though it be the same again; no link is one."""
+    brought = work.parent / _BROUGHT
+    since_ns = brought.stat().st_mtime_ns if brought.exists() else math.inf
     for path in sorted(work.rglob("*")):
         name = path.relative_to(work)
-        if path.is_file() and not path.is_symlink() and not _is_as_brought(path, folder / name):
+        if path.is_file() and not path.is_symlink() and not _is_as_brought(path, folder / name, since_ns):
             yield str(name), path
 
 
-def _is_as_brought(path: Path, brought: Path) -> bool:
-    return brought.is_file() and filecmp.cmp(path, brought, shallow=False)
+def _is_as_brought(path: Path, brought: Path, since_ns: float) -> bool:
+    return path.stat().st_mtime_ns <= since_ns and brought.is_file() and filecmp.cmp(path, brought, shallow=False)
 
 
 def run_program(argv: list[str], work: Path) -> tuple[int, bytes]:

@@ -157,6 +157,16 @@ def test_a_file_that_is_read_is_a_copy_and_one_that_is_changed_is_written(tmp_pa
     assert (folder / "words.txt").read_text() == "read beside the program\n"
 
 
+def test_a_file_that_comes_out_as_it_lay_there_is_written_as_well(tmp_path):
+    folder = as_it_is(tmp_path, NUMBERS["json"][0])
+    write(folder / "metrics.json", '{"test": {"f1": 0.75, "name": "x"}}')
+    write(folder / "plot.png", "picture")
+    ran, out = run_once(folder, tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert json.loads((out / "report.json").read_text()) == {"metrics": {"m0": 0.75}}
+    assert (out / "plot.png").read_text() == "picture"
+
+
 def test_a_program_that_fails_ends_the_run_as_it_ended(tmp_path):
     ran, _ = run_once(as_it_is(tmp_path, NUMBERS["json"][0], program="#!/bin/sh\nexit 7\n"), tmp_path)
     assert (ran.returncode, ran.stderr) == (7, "")
