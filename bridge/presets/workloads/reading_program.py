@@ -174,7 +174,7 @@ def read_number(source: dict[str, Any], printed: bytes, wrote: dict[str, Path]) 
         NumberError: it is not there, or more than one is.
     """
     place = source.get("file", "stdout")
-    text = (printed if "file" not in source else _file(wrote, place)).decode("utf-8", "replace")
+    text = (printed if "file" not in source else _file(wrote, place)).decode("utf-8-sig", "replace")
     if "pointer" in source:
         return _number(_at_pointer(text, source["pointer"], place), f"{source['pointer']} of {place}")
     if "column" in source:

@@ -150,7 +150,7 @@ def _run(argv: list[str], top: Path, timeout_s: float, variables: dict[str, str]
     done = run(argv, env=environment, cwd=work, timeout_s=timeout_s)
     lines = (done.stdout + b"\n" + done.stderr).decode("utf-8", "replace").split("\n")
     lines = [line for line in lines if line.strip()]
-    printed = done.stdout.decode("utf-8", "replace")
+    printed = done.stdout.decode("utf-8-sig", "replace")
     brought = Path(argv[argv.index(OF) + 1]) if OF in argv else None
     files = {name: path for place in work.glob("as-it-is-*/work") if brought for name, path in written(place, brought)}
     files = {name: path for name, path in (*files.items(), *_files([work, out])) if _is_its_own(name, path)}
@@ -228,10 +228,10 @@ def _labelled(printed: str) -> Iterator[Candidate]:
 
 def _in_file(name: str, path: Path) -> Iterator[Candidate]:
     if path.suffix == ".json":
-        for pointer, value in _pointers(json.loads(path.read_text("utf-8"))):
+        for pointer, value in _pointers(json.loads(path.read_text("utf-8-sig"))):
             yield Candidate(_metric(pointer), {"file": name, "pointer": pointer}, value)
     elif path.suffix in _TABLES:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
         separator = max(",;\t", key=text.splitlines()[0].count)
         rows = list(csv.DictReader(text.splitlines(), delimiter=separator))
         for column, cell in (rows[-1] if rows else {}).items():

@@ -157,6 +157,13 @@ def test_a_file_that_is_read_is_a_copy_and_one_that_is_changed_is_written(tmp_pa
     assert (folder / "words.txt").read_text() == "read beside the program\n"
 
 
+def test_a_mark_at_the_beginning_of_a_text_is_of_no_name(tmp_path):
+    marked = "#!/bin/sh\nprintf '\\357\\273\\277loss,x\\n0.25,1\\n' > log.csv\n"
+    ran, out = run_once(as_it_is(tmp_path, NUMBERS["csv"][0], program=marked, keep=()), tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads((out / "report.json").read_text()) == {"metrics": {"m0": 0.25}}
+
+
 def test_a_file_that_comes_out_as_it_lay_there_is_written_as_well(tmp_path):
     folder = as_it_is(tmp_path, NUMBERS["json"][0])
     write(folder / "metrics.json", '{"test": {"f1": 0.75, "name": "x"}}')
