@@ -326,11 +326,9 @@ def _warnings(folder: Path, file: WorkloadFile, text: str) -> Iterator[Check]:
     several = [name for name, metric in file.metrics.items() if metric.aggregate in {"median", "mean"}
                and metric.times("claim") > 1]  # fmt: skip
     given = any(SEED_WORD in (preset.argv or ()) for preset in file.presets.values())
-    seeded = given or any(_SEED in path.read_bytes() for path in _programs_in(folder))
+    seeded = given or any(_SEED in path.read_bytes() for path in _programs_in(folder, file))
     if several and not seeded:
-        problem = (
-            f"metrics.{several[0]} is repeated, and nothing in the folder reads KAKEYA_SEED: all repeats are equal"
-        )
+        problem = f"metrics.{several[0]} is repeated, and no program of it reads KAKEYA_SEED: all repeats are equal"
         remedy = 'seed with os.environ["KAKEYA_SEED"], or hand it over: "--seed", "{seed}"; or write repeats = 1'
         yield Check(f"{FILE}:{line_of(text, ('metrics', several[0]))}", "fail", problem, remedy)
     for name, metric in file.metrics.items():
@@ -355,8 +353,11 @@ def _refused_values(file: WorkloadFile, text: str) -> Iterator[Check]:
                 yield Check(f"{FILE}:{line_of(text, where)}", "warn", problem, remedy)
 
 
-def _programs_in(folder: Path) -> Iterator[Path]:
-    return (path for path in digests.files_of(folder) if path.name != FILE)
+def _programs_in(folder: Path, file: WorkloadFile) -> Iterator[Path]:
+    """Yield the files of a folder, and the programs that it names by absolute paths."""
+    yield from (path for path in digests.files_of(folder) if path.name != FILE)
+    named = (Path(argv[0]) for _, argv in commands_in(file) if file.environment.binary is None)
+    yield from (path for path in named if path.is_absolute() and path.is_file() and os.access(path, os.R_OK))
 
 
 def _whole(folder: Path, interpreter: str, text: str) -> Iterator[Check]:

@@ -215,6 +215,17 @@ def test_a_range_whose_negative_numbers_would_be_refused_is_told(tmp_path):
     assert list(problems(folder, INTERPRETER)) == []
 
 
+def test_a_program_elsewhere_may_be_what_reads_the_seed(tmp_path):
+    folder, tools = write_workload(tmp_path), tmp_path / "tools"
+    tools.mkdir(mode=0o755)
+    (folder / "train.py").rename(tools / "train.py")
+    edit(folder, ('["train.py"', f'["{tools}/train.py"'))
+    assert list(problems(folder, INTERPRETER)) == []
+    write(tools / "train.py", "print(1)\n")
+    [check] = problems(folder, INTERPRETER)
+    assert "reads KAKEYA_SEED: all repeats are equal" in check.text
+
+
 def test_a_runner_refuses_what_the_check_refuses(tmp_path):
     folder = write_workload(tmp_path / "w")
     listing = tmp_path / "workloads"
