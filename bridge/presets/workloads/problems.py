@@ -18,6 +18,7 @@ import pydantic
 
 from bridge.diagnostics import Check
 from bridge.errors import UsageError, meant
+from bridge.limits import REPORTS_MAX_COUNT
 from bridge.presets.installed import registry
 from bridge.presets.parameters import FloatParameter, IntParameter
 from bridge.presets.workloads import digests
@@ -340,6 +341,7 @@ def _warnings(folder: Path, file: WorkloadFile, text: str) -> Iterator[Check]:
             remedy = f"repeats = {INTERVAL_LEAST}{equal}"
             yield Check(f"{FILE}:{line_of(text, ('metrics', name))}", "warn", problem, remedy)
     yield from _refused_values(file, text)
+    yield from _more_files_than_taken(file, text)
 
 
 def _refused_values(file: WorkloadFile, text: str) -> Iterator[Check]:
@@ -351,6 +353,19 @@ def _refused_values(file: WorkloadFile, text: str) -> Iterator[Check]:
                 problem = f"{'.'.join(where)}: min is {parameter.min}, and a value that begins with - is refused"
                 remedy = "write allow_dash = true if the program takes one, or min = 0"
                 yield Check(f"{FILE}:{line_of(text, where)}", "warn", problem, remedy)
+
+
+def _more_files_than_taken(file: WorkloadFile, text: str) -> Iterator[Check]:
+    """Yield presets whose repeats may leave so many files that the run is rejected."""
+    for name, preset in file.presets.items():
+        metrics = [file.metrics[key] for key in preset.metrics or tuple(file.metrics) if key in file.metrics]
+        times = [metric.times(profile) for metric in metrics if metric.ratio is None for profile in preset.profiles]
+        repeats, kept = max(times, default=1), len(file.outputs.keep)
+        if preset.argv is not None and repeats * (1 + kept) > REPORTS_MAX_COUNT:
+            problem = f"presets.{name}: {repeats} repeats may leave {repeats * (1 + kept)} files, reports included"
+            remedy = f"keep at most {REPORTS_MAX_COUNT // repeats - 1} files, e.g. one archive of them"
+            where = f"{FILE}:{line_of(text, ('outputs', 'keep'))}"
+            yield Check(where, "warn", f"{problem}; of more than {REPORTS_MAX_COUNT} a run is rejected", remedy)
 
 
 def _programs_in(folder: Path, file: WorkloadFile) -> Iterator[Path]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
+from bridge.limits import REPORTS_MAX_COUNT
 from bridge.presets.installed import registry
 from bridge.presets.workloads.folder import FILE, SEED, read_folder, shebang
 from bridge.presets.workloads.options import Option, options_of
@@ -26,6 +27,7 @@ TRIAL_S: Final = 60.0
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _KEPT_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*){0,3}")
 _KEPT_MOST: Final = 16
+_REPEATS: Final = 6  # of a program that takes a seed
 _UNIT_MAX_CHARS: Final = 60
 _LOWER: Final = re.compile(r"loss|err|time|second|latency|perplexity|_ms$|_s$|mse|rmse|mae|bytes|memory")
 _HIGHER: Final = re.compile(r"acc|score|f1|auc|speed|throughput|per_s|reward|r2|passed|recall|precision")
@@ -158,7 +160,10 @@ def _filled(
     trial = _try(folder, host_python, written)
     candidates = [] if trial is None else list(trial.candidates)
     chosen = None if trial is None else choose(candidates)
-    files = () if trial is None else tuple(name for name in trial.files if _KEPT_NAME.fullmatch(name))[:_KEPT_MOST]
+    names = () if trial is None else tuple(name for name in trial.files if _KEPT_NAME.fullmatch(name))
+    repeats = _REPEATS if chosen is not None and draft.seeded else 1
+    most = min(_KEPT_MOST, REPORTS_MAX_COUNT // repeats - 1)
+    files = names[:most]
     others = [candidate for candidate in candidates if candidate is not chosen]
     if chosen is None and not files:
         written.notes.append(
@@ -166,6 +171,9 @@ def _filled(
         )
     _put(folder, draft.toml(chosen=chosen, others=others, keep=files or (() if chosen else ("output.txt",))))
     written.notes += _about_result(chosen, others, files)
+    if names[most:]:
+        more = ", ".join(names[most:][:6])
+        written.notes.append(f"left out of keep, which has room for {most} files a repeat: {more}")
     return written
 
 
@@ -333,7 +341,7 @@ class _Draft:
             better = better or "lower"
         lines = [f"[metrics.{_key(name)}]", place, f"unit = {_quoted(self.unit or '1')}"]
         lines += [] if better is None else [f'better = "{better}"']
-        return [*lines, "repeats = 6" if self.seeded or place.startswith("pointer") else "repeats = 1", ""]
+        return [*lines, f"repeats = {_REPEATS}" if self.seeded or place.startswith("pointer") else "repeats = 1", ""]
 
 
 def _source(candidate: Candidate) -> str:

@@ -126,6 +126,24 @@ def test_options_with_negative_defaults_and_names_with_dots_become_parameters_th
     assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
 
 
+MANY = """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--seed", type=int, default=0)
+p.parse_args()
+for number in range(12):
+    open(f"w{number:02}.txt", "w").write("x")
+print("score: 1")
+"""
+
+
+def test_of_many_files_so_many_are_kept_as_a_result_takes_of_its_repeats(tmp_path):
+    folder, made, file = written(tmp_path, "many", [program(tmp_path, "train.py", MANY)])
+    assert file["outputs"]["keep"] == [f"w{number:02}.txt" for number in range(9)]
+    assert made.notes[-1] == "left out of keep, which has room for 9 files a repeat: w09.txt, w10.txt, w11.txt"
+    assert list(problems(folder, INTERPRETER)) == []
+
+
 def test_an_option_that_is_there_twice_is_one_parameter():
     options = list(options_of('a.add_argument("--lr", default=1.0)\nb.add_argument("--lr", default=2.0)\n'))
     assert [option.dropped for option in options] == [None, "an option of its name was there before"]

@@ -215,6 +215,18 @@ def test_a_range_whose_negative_numbers_would_be_refused_is_told(tmp_path):
     assert list(problems(folder, INTERPRETER)) == []
 
 
+def test_files_that_are_too_many_for_a_result_are_told(tmp_path):
+    folder = write_workload(tmp_path)
+    nine = ", ".join(f'"w{number}.json"' for number in range(9))
+    edit(folder, ('keep = ["weights.json"]', f"keep = [{nine}]"))
+    assert list(problems(folder, INTERPRETER)) == []
+    edit(folder, (f"keep = [{nine}]", f'keep = [{nine}, "ten.json"]'))
+    [check] = problems(folder, INTERPRETER)
+    assert check.level == "warn"
+    assert "6 repeats may leave 66 files, reports included; of more than 64 a run is rejected" in check.text
+    assert check.remedy == "keep at most 9 files, e.g. one archive of them"
+
+
 def test_a_program_elsewhere_may_be_what_reads_the_seed(tmp_path):
     folder, tools = write_workload(tmp_path), tmp_path / "tools"
     tools.mkdir(mode=0o755)
