@@ -68,6 +68,7 @@ class Trial:
         reported: whether it wrote the report that KAKEYA_REPORT names.
         files: what it wrote, from the folder that it ran in or from KAKEYA_OUT.
         numbers: those of a standard report, by name.
+        beside: what it left in KAKEYA_OUT beside its report.
     """
 
     exit_code: int
@@ -77,6 +78,7 @@ class Trial:
     files: tuple[str, ...]
     candidates: tuple[Candidate, ...] = field(default=())
     numbers: dict[str, float] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
     @property
     def said(self) -> str:
@@ -118,7 +120,7 @@ def try_preset(preset: Preset, interpreter: str, timeout_s: float) -> Trial:
 
 
 def unlike_declared(trial: Trial, folder: Path) -> Iterator[Check]:
-    """Yield numbers outside of their bounds, which would reject a run, and files to be kept that would not be."""
+    """Yield what would reject a run, numbers out of bounds and undeclared files, and declared files that are absent."""
     text = (folder / FILE).read_text("utf-8")
     file, _ = parsed(text)
     if file is None or not trial.reported:
@@ -136,6 +138,10 @@ def unlike_declared(trial: Trial, folder: Path) -> Iterator[Check]:
             yield Check(where, "warn", f"{name} is to be kept; the program wrote {wrote}", "correct one of the names")
         elif (trial.last_line or "").startswith(f"{name}: "):
             yield Check(where, "warn", f"{trial.last_line}", "let the program write less")
+    for name in trial.beside:
+        if name not in file.outputs.keep:
+            problem = f"{name} is in KAKEYA_OUT and not in [outputs] keep: a run would be rejected"
+            yield Check(where, "fail", problem, "add it to keep, or write it to the folder that the program runs in")
 
 
 def _run(argv: list[str], top: Path, timeout_s: float, variables: dict[str, str]) -> Trial:
@@ -162,6 +168,7 @@ def _run(argv: list[str], top: Path, timeout_s: float, variables: dict[str, str]
         files=tuple(files),
         candidates=tuple(_candidates(printed, files)),
         numbers=_reported(out / REPORT_FILE),
+        beside=tuple(name for name, _ in _files([out]) if name != REPORT_FILE and not _is_hidden(name)),
     )
 
 
@@ -180,6 +187,10 @@ def _files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.is_symlink():
                 yield str(path.relative_to(folder)), path
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in Path(name).parts)  # left behind, and in nobody's way
 
 
 def _is_its_own(name: str, path: Path) -> bool:

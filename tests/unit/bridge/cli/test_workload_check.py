@@ -8,7 +8,7 @@ import pytest
 
 from bridge.cli.host.main import main
 from tests.support.waiting import until
-from tests.support.workload_folder import write, write_workload
+from tests.support.workload_folder import TRAIN, write, write_workload
 
 NOT_OVER = "still ran after 1s"
 
@@ -100,6 +100,18 @@ def test_a_number_that_is_not_there_is_said_before_anybody_may_ask(
     assert len(lines) == 1
     assert ended == (0 if lines[0].startswith("warn") else 1)
     assert " next: " in lines[0]
+
+
+def test_a_file_in_the_report_folder_that_nobody_declared_is_said_before_a_run_is_rejected_for_it(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    folder = write_workload(tmp_path)
+    write(folder / "train.py", f'{TRAIN}Path(os.environ["KAKEYA_OUT"], "notes.txt").write_text("x")\n')
+    ended, printed = checked_to_the_end(folder, capsys)
+    [line] = [line for line in printed if line.startswith("fail")]
+    assert ended == 1
+    assert "notes.txt is in KAKEYA_OUT and not in [outputs] keep: a run would be rejected; next: add it" in line
 
 
 STILL_RUNS = "import time\ntime.sleep(60)  # KAKEYA_SEED\n"
