@@ -40,6 +40,7 @@ INTERVAL_LEAST: Final = 6
 FOLDER_MAX_BYTES: Final = 1 << 30
 _CREDENTIALS: Final = frozenset({"id_rsa", "id_ed25519", "id_ecdsa", "credentials", "secrets.toml", "token"})
 _POINTER: Final = re.compile(r"(/([^~/]|~0|~1)*)+")
+_FOLDERS: Final = frozenset({"HOME", "PWD", "TMPDIR"})  # of each run its own
 _SEED: Final = b"KAKEYA_SEED"
 
 
@@ -154,7 +155,7 @@ def _meaning(folder: Path, file: WorkloadFile, others: Iterable[str]) -> Iterato
         problem = f"outputs.keep names {REPORT_FILE}, which is the report itself"
         yield ("outputs", "keep"), problem, "let the program give the file another name"
     for name in file.environment.variables:
-        if name.startswith(("KAKEYA_", "PYTHON")):
+        if name.startswith(("KAKEYA_", "PYTHON")) or name in _FOLDERS:
             yield ("environment", "variables", name), f"the runner sets {name}", "use another name"
     for name, metric in file.metrics.items():
         yield from _metric(name, metric, standard=not (folder / SCHEMA).exists())

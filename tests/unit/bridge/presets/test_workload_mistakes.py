@@ -122,6 +122,10 @@ MISTAKES = {
         toml(("[presets.", '[environment.variables]\nKAKEYA_SEED = "1"\n[presets.')),
         "runner sets",
     ),
+    "a home of its own": (
+        toml(("[presets.", '[environment.variables]\nHOME = "/data"\n[presets.')),
+        "the runner sets HOME next: use another name",
+    ),
     "missing seed": (lambda folder: write(folder / "train.py", "print(1)\n"), "reads KAKEYA_SEED"),
     "world-writable folder": (lambda folder: folder.chmod(0o777), "chmod go-w"),
     "world-writable program": (lambda folder: (folder / "train.py").chmod(0o666), "chmod go-w"),
