@@ -198,9 +198,9 @@ def _by_pattern(text: str, pattern: str, place: str) -> float:
     if len(matches) != 1:
         lines = len(text.splitlines())
         where = "nothing" if not matches else f"{len(matches)} places ({', '.join(m[0][:40] for m in matches[:3])})"
-        raise NumberError(
-            f"pattern {pattern!r} matches {where} in {lines} lines of {place}; write one that matches exactly one"
-        )
+        unread = "; stderr is not read" if place == "stdout" and not matches else ""
+        write = f"write one that matches exactly one{unread}"
+        raise NumberError(f"pattern {pattern!r} matches {where} in {lines} lines of {place}; {write}")
     return _number(matches[0][1], f"pattern {pattern!r} in {place}")
 
 

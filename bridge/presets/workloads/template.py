@@ -167,7 +167,7 @@ def _filled(
     others = [candidate for candidate in candidates if candidate is not chosen]
     if chosen is None and not files:
         written.notes.append(
-            "no number and no file of it is known: write [metrics.NAME] number = ... or [outputs] keep = ... there"
+            "no number on stdout and no file is known: write [metrics.NAME] number = ... or [outputs] keep = ... there"
         )
     _put(folder, draft.toml(chosen=chosen, others=others, keep=files or (() if chosen else ("output.txt",))))
     written.notes += _about_result(chosen, others, files)

@@ -67,6 +67,7 @@ PRINTED = '{ stdout = "loss: ([0-9.]+)" }'
 ROW = '{ file = "log.csv", column = "loss" }'
 READ = [
     (PRINTED, "echo hello", "", "matches nothing in 1 lines of stdout; write one that matches exactly one"),
+    (PRINTED, "echo loss: 1 >&2", "", "matches exactly one; stderr is not read; next:"),
     (PRINTED, "true", "", "matches nothing in 0 lines of stdout"),
     (PRINTED, "echo loss: 1; echo loss: 2", "", "matches 2 places (loss: 1, loss: 2) in 2 lines of stdout"),
     ('{ stdout = "loss: (.*)" }', "echo loss: nan", "", "nan at pattern 'loss: (.*)' in stdout is not finite"),
