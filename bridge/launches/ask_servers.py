@@ -477,7 +477,7 @@ def start_target(argv: list[str]) -> Target | None:
 
 def read_servers(folder: str) -> dict[str, Any]:
     """Return what workload.toml says of the servers; under `tokens` what counts those of a text, None without."""
-    described: dict[str, Any] = tomllib.loads((Path(folder) / "workload.toml").read_text("utf-8"))["servers"]
+    described: dict[str, Any] = tomllib.loads((Path(folder) / "workload.toml").read_text("utf-8-sig"))["servers"]
     tokenizer = described.get("tokenizer")
     return described | {"tokens": None if tokenizer is None else Tokens(Path(folder) / tokenizer)}
 

@@ -91,7 +91,7 @@ def read_file(path: Path) -> WorkloadFile:
     """
     if path.stat().st_size > _FILE_MAX_BYTES:
         raise ValueError(f"{path.name} is longer than {_FILE_MAX_BYTES} bytes")
-    return WorkloadFile.model_validate_json(json.dumps(tomllib.loads(path.read_bytes().decode("utf-8"))))
+    return WorkloadFile.model_validate_json(json.dumps(tomllib.loads(path.read_bytes().decode("utf-8-sig"))))
 
 
 def read_schema(folder: Path) -> dict[str, Any] | None:

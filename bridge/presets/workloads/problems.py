@@ -60,7 +60,7 @@ def problems(folder: Path, interpreter: str, others: Iterable[str] = ()) -> Iter
     yield from checks
     if any(check.level == "fail" for check in checks):
         return
-    text = (folder / FILE).read_text("utf-8", "replace")
+    text = (folder / FILE).read_text("utf-8-sig", "replace")
     file, failed = parsed(text)
     yield from (Check(f"{FILE}:{line_of(text, where)}", "fail", problem, remedy) for where, problem, remedy in failed)
     if file is None:

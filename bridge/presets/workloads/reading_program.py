@@ -50,7 +50,7 @@ def main(words: list[str]) -> int:
     """Run the program once; end as it does, with the code that shells have for a signal; in 1 where a number lacks."""
     of, run = words.index(OF), words.index(RUN)
     folder, preset = Path(words[of + 1]), words[of + 2]
-    file = tomllib.loads((folder / "workload.toml").read_text("utf-8"))
+    file = tomllib.loads((folder / "workload.toml").read_text("utf-8-sig"))
     top = Path(tempfile.mkdtemp(prefix="as-it-is-", dir=os.environ["TMPDIR"]))
     work = top / "work"
     bring_files(folder, work)

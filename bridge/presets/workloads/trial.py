@@ -121,7 +121,7 @@ def try_preset(preset: Preset, interpreter: str, timeout_s: float) -> Trial:
 
 def unlike_declared(trial: Trial, folder: Path) -> Iterator[Check]:
     """Yield what would reject a run, numbers out of bounds and undeclared files, and declared files that are absent."""
-    text = (folder / FILE).read_text("utf-8")
+    text = (folder / FILE).read_text("utf-8-sig")
     file, _ = parsed(text)
     if file is None or not trial.reported:
         return

@@ -219,6 +219,13 @@ def test_a_range_whose_negative_numbers_would_be_refused_is_told(tmp_path):
     assert list(problems(folder, INTERPRETER)) == []
 
 
+def test_a_file_that_an_editor_begins_with_a_byte_order_mark_is_fine(tmp_path):
+    folder = write_workload(tmp_path)
+    write(folder / "workload.toml", f"\ufeff{(folder / 'workload.toml').read_text()}")
+    assert list(problems(folder, INTERPRETER)) == []
+    assert set(read_folder(folder, INTERPRETER).presets) == {"my-train"}
+
+
 def test_files_that_are_too_many_for_a_result_are_told(tmp_path):
     folder = write_workload(tmp_path)
     nine = ", ".join(f'"w{number}.json"' for number in range(9))
