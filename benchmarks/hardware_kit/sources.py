@@ -152,12 +152,12 @@ SOURCES = (
 )
 
 
-def read_all(platform: str = sys.platform) -> tuple[dict[str, Any], dict[str, str]]:
+def read_all() -> tuple[dict[str, Any], dict[str, str]]:
     """Return what each source says, and of those that say nothing why."""
     raw: dict[str, Any] = {}
     absent: dict[str, str] = {}
     for source in SOURCES:
-        output = source.taken() if source.system == platform else None
+        output = source.taken() if source.system == sys.platform else None
         if output is None:
             absent[source.name] = f"of {'macOS' if source.system == 'darwin' else 'Linux'} only"
         elif not output:

@@ -11,7 +11,6 @@ SCHEMA_VERSION: Final = 3
 ENVIRONMENT_PROBE: Final = "environment_probe"
 TEST_SUITE: Final = "test_suite"
 CODE_THROUGHPUT: Final = "code_throughput"
-NEEDLE_RECALL: Final = "needle_recall"
 ACCEPTANCE: Final = "acceptance"
 DRAFTER_PARITY: Final = "drafter_parity"
 KV_QUANTISATION: Final = "kv_quantisation"

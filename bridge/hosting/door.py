@@ -33,11 +33,6 @@ class Door:
         self._say = say
         self._lines_shown: set[str] = set()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a question would be asked."""
-        return self._hosting is not None
-
     def ask(self, question: Callable[[Hosting], Answer]) -> Answer | None:
         """Return the site's answer, None when there is none; why is said once."""
         if self._hosting is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.errors import CacheCropError
 from engine.loading import Engine
+from engine.measurement.launch import agreement
 from engine.protocols import Drafter, Sequence
 from engine.structure.layout import CacheLayout
 
@@ -32,7 +33,7 @@ class Conversation:
 
     def shared(self, prompt: tuple[int, ...]) -> int:
         """Return how many tokens of a prompt the caches begin with, as far as no window has dropped them."""
-        return min(_shared(self._tokens, prompt), len(prompt) - 1)
+        return min(agreement(self._tokens, prompt), len(prompt) - 1)
 
     def resume(self, prompt: tuple[int, ...]) -> tuple[Sequence, Drafter, int]:
         """Return sequence and drafter for a prompt, and how many of its tokens they hold; at least one is left."""
@@ -55,9 +56,3 @@ class Conversation:
         """Take what a decode has ended with, prompt and answer; rows behind them are never used."""
         if self._parts is not None:
             self._tokens = tokens[: self._parts[0].length]
-
-
-def _shared(left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """Return how many tokens two prompts share from the start."""
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))

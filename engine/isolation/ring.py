@@ -41,7 +41,7 @@ class RingFound:
         return (self.rank, self.size, self.total) == (0, SIZE, SIZE * (SIZE + 1) / 2)
 
 
-def probe_ring(library: str, limit_s: float = LIMIT_S) -> RingFound:
+def probe_ring(library: str) -> RingFound:
     """Start two ranks, have them sum and answer each other, and end them, by force if need be.
 
     Raises:
@@ -51,7 +51,7 @@ def probe_ring(library: str, limit_s: float = LIMIT_S) -> RingFound:
         hosts = Path(folder) / "hosts.json"
         hosts.write_text(json.dumps([[f"127.0.0.1:{port}"] for port in _free_ports()]))
         each = [(library, str(rank), str(hosts)) for rank in range(SIZE)]
-        answers = run_together(LIBRARIES[library], "engine.isolation.ring", each, limit_s)
+        answers = run_together(LIBRARIES[library], "engine.isolation.ring", each, LIMIT_S)
     return RingFound(**json.loads(answers[0]))
 
 

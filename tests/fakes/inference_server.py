@@ -16,30 +16,6 @@ import threading
 import time
 
 PINNED = ("first prompt", "second prompt")
-MODES = (
-    "honest",
-    "listed",
-    "prophet",
-    "caching",
-    "burning",
-    "hidden",
-    "brief",
-    "loading",
-    "refuses",
-    "dies",
-    "leaves",
-    "another",
-    "endless",
-    "loud",
-    "wordy",
-    "generous",
-    "short",
-    "padded",
-    "guessing",
-    "streamed",
-    "fails",
-    "breaks",
-)
 END = "<end>"
 
 

@@ -11,8 +11,6 @@ from engine.drafters.local import LocalDrafter
 from engine.drafters.overtaken import Overtaken
 from engine.types import Draft, Features
 
-NEVER = 1 << 30
-
 
 @dataclass
 class LateDrafter(LocalDrafter):

@@ -23,6 +23,7 @@ from engine.structure.layout import CacheLayout  # noqa: E402
 from engine.types import Draft  # noqa: E402
 from tests.fakes import tiny_families, tiny_torch  # noqa: E402
 from tests.fakes.scripted_drafter import ScriptedModel  # noqa: E402
+from tests.support.decoding import tokens_of  # noqa: E402
 
 pytestmark = pytest.mark.cuda
 BUDGET = 40
@@ -64,10 +65,6 @@ def targets(backends: dict[str, Any], folders: Path) -> dict[str, dict[str, Any]
 def prompt_of(length: int, seed: int = 0) -> tuple[int, ...]:
     generator = torch.Generator().manual_seed(seed)
     return tuple(torch.randint(5, tiny_torch.VOCAB, (length,), generator=generator).tolist())
-
-
-def tokens_of(steps: Any) -> list[int]:
-    return [token for step in steps for token in step.tokens]
 
 
 def oracle(backends: Any, targets: Any, kind: str, prompt: tuple[int, ...]) -> list[int]:

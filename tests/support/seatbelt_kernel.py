@@ -26,9 +26,6 @@ _OPERATIONS: Final = (
 )
 # What `default` does not speak of: let through unless a rule names it (Apple's profiles, Chromium issue 799149).
 _OPEN_UNLESS_NAMED: Final = ("file-map-executable", "iokit-get-properties", "process-info-pidinfo", "nvram-get")
-_NAME_FILTERS: Final = frozenset(
-    {"global-name", "ipc-posix-name", "iokit-user-client-class", "iokit-registry-entry-class", "sysctl-name"}
-)
 _LINKS_MAX: Final = 32
 DATA_VOLUME: Final = "/System/Volumes/Data"
 # From /usr/share/firmlinks of macOS.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -63,14 +62,6 @@ def _bindings(node: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, name
         case ast.alias(asname=str(name)):
             yield node.lineno, name
-
-
-def offences(folder: Path) -> list[str]:
-    return [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in sorted(folder.rglob("*.py"))
-        for line, name in bound_placeholders(path.read_text("utf-8"))
-    ]
 
 
 def test_no_placeholder_is_bound_where_the_names_were_redone() -> None:

@@ -1,18 +1,11 @@
-"""Rules on the format of a report: strict JSON, a known kind, its schema, fields that say something."""
+"""Rules on the format of a report: strict JSON, a known kind, its schema."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
-from typing import Final
 
 from bridge.gate.interface import Evidence, Violation
 from bridge.gate.rule import rule
-
-PLACEHOLDERS: Final = frozenset(
-    {"", "-", "?", "n/a", "na", "none", "null", "tbd", "todo", "unknown", "xxx", "placeholder"}
-)
-EMPTY_DIGESTS: Final = frozenset({"0" * 64, "f" * 64, hashlib.sha256(b"").hexdigest()})
 
 
 @rule("G0-JSON", "bound", remedy="Write the report with a JSON library, once, without NaN; check its size and nesting.")

@@ -24,7 +24,6 @@ from bridge.records.run import RunRecord
 from bridge.records.workload import KIND, ConfirmedMetric, MetricDefinition, WorkloadDefinition, seed_of, started_by
 
 _OWN: Final = (KIND,)
-WITHOUT_PACKAGES: Final = "-S"
 _PAIR_LEAST_S: Final = 0.02
 """Below this a process is mostly its own start; the ratio would be that of two starts."""
 

@@ -22,6 +22,7 @@ from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.types import Choice, Pause
 from tests.fakes.scripted_drafter import ScriptedModel
+from tests.support.decoding import tokens_of
 from tests.support.pairwise import matrix
 
 torch = pytest.importorskip("torch", reason="the checkpoints are written with torch")
@@ -72,10 +73,6 @@ def networks(backend: Any, folders: Path, targets: dict[str, Any]) -> dict[str, 
 def prompt_of(length: int, seed: int = 7) -> tuple[int, ...]:
     chooser = random.Random(seed)
     return tuple(chooser.randrange(5, VOCAB) for _ in range(length))
-
-
-def tokens_of(steps: Any) -> list[int]:
-    return [token for step in steps for token in step.tokens]
 
 
 def plain(backend: Any, target: Any, prompt: tuple[int, ...], layout: CacheLayout) -> list[int]:

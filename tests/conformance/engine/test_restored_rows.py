@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ pytest.importorskip("mlx.core", reason="conformance needs both backends")
 
 from safetensors.torch import save_file  # noqa: E402
 
+from tests.conformance.engine.test_streamed_rows import prompt_of  # noqa: E402
 from tests.fakes import tiny_torch  # noqa: E402
 
 KINDS = ("gemma4", "qwen3", "gemma4-shared")
@@ -82,11 +82,6 @@ class Loaded:
 @pytest.fixture(scope="module", params=["mlx", "torch"])
 def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return Loaded(request.param, tmp_path_factory.mktemp("restored"))
-
-
-def prompt_of(length: int) -> tuple[int, ...]:
-    chooser = random.Random(length)
-    return tuple(chooser.randrange(5, tiny_torch.VOCAB) for _ in range(length))
 
 
 @pytest.mark.parametrize("kind", KINDS)

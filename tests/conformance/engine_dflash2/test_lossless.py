@@ -28,6 +28,7 @@ from tests.conformance.engine_sampling.backends import SamplingBackend
 from tests.conformance.engine_sampling.chi_square import p_value, rejected
 from tests.fakes import naive_dflash2, rejection
 from tests.fakes.markov import FakeClock, MarkovSequence
+from tests.support.decoding import tokens_of
 
 NAMES = ("kakeya-tiny-gemma4", "kakeya-tiny-qwen3")
 BUDGET = 24
@@ -57,10 +58,6 @@ def decoded(side: Side, name: str, drafter: Any, accept: Any, depth: int) -> lis
     steps = list(speculative(parts, prompt_of(name), Stopping(BUDGET), 32))
     assert sequence.length == steps[-1].position
     return steps
-
-
-def tokens_of(steps: list[Step]) -> list[int]:
-    return [token for step in steps for token in step.tokens]
 
 
 @pytest.mark.parametrize(

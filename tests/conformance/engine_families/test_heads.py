@@ -25,6 +25,7 @@ from engine.types import Step
 from engine.verification.rejection import Sampling
 from tests.fakes import tiny_families
 from tests.fakes.tiny_families import RECURRENT, VOCAB
+from tests.support.decoding import tokens_of
 
 PROMPT = tuple(5 + (index * 7) % (VOCAB - 5) for index in range(30))
 TOKENS = 24
@@ -59,10 +60,6 @@ def decoded(engine: Any, depth: int, settings: Sampling | None = None, chunk: in
     accept = engine.accept if settings is None else engine.backend.sampling(engine.target, settings)
     parts = Parts(sequence, drafter, accept, FixedDepth(depth), engine.backend.clock)
     return list(speculative(parts, PROMPT, Stopping(TOKENS), chunk))
-
-
-def tokens_of(steps: list[Step]) -> list[int]:
-    return [token for step in steps for token in step.tokens]
 
 
 def drafter_behind(engine: Any, tokens: tuple[int, ...], chunk: int = 512) -> Any:

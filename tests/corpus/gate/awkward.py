@@ -32,10 +32,6 @@ def _short(rng: random.Random, count: int) -> list[int]:
     return [rng.randrange(6, 2048), STOP_ID]
 
 
-def _one(rng: random.Random, count: int) -> list[int]:
-    return [STOP_ID]
-
-
 def _plan(**changes: object) -> Callable[[], Case]:
     return lambda: code_throughput(Plan(**{**SMALL, **changes}))  # type: ignore[arg-type]
 

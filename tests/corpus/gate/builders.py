@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, ParamSpec
@@ -16,6 +16,7 @@ from typing import Any, ParamSpec
 from bridge import strictjson
 from bridge.records.jobspec import JobSpec
 from bridge.records.run import RunRecord
+from bridge.records.verdict import Verdict
 
 RUN_ID = "01jd7zk3v8q4w2m6x9c5b7n1ta"
 DIGEST = hashlib.sha256(b"request").hexdigest()
@@ -149,3 +150,13 @@ def state_claims(case: Case) -> Case:
         if draft.value is not None
     ]
     return case.seal()
+
+
+def judged(case: Case, earlier: Mapping[str, Mapping[str, bytes]] | None = None, authority: Any = "host") -> Verdict:
+    """Seal a run and return the gate's verdict over it."""
+    from bridge.gate.judging import judge
+
+    case.seal()
+    return judge(
+        case.run_id, case.files(), case.record_value(), case.spec_value(), authority=authority, earlier=earlier
+    )

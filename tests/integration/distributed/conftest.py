@@ -26,6 +26,7 @@ from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
 from engine.types import Step
+from tests.support.decoding import tokens_of
 
 PAIR = "kakeya-tiny-gemma4"
 
@@ -57,10 +58,6 @@ class Pair:
             steps = self.steps(self.engine.drafter.open(), FixedDepth(0), prompt, tokens)
             self.plain_tokens[prompt, tokens] = tokens_of(steps)
         return self.plain_tokens[prompt, tokens]
-
-
-def tokens_of(steps: list[Step]) -> list[int]:
-    return [token for step in steps for token in step.tokens]
 
 
 @pytest.fixture(scope="session")

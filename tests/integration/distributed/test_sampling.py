@@ -18,7 +18,8 @@ from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.types import Forward, Step
 from engine.verification.rejection import Sampling, Uniforms
-from tests.integration.distributed.conftest import Pair, tokens_of
+from tests.integration.distributed.conftest import Pair
+from tests.support.decoding import tokens_of
 
 SETTINGS = Sampling(temperature=1.3, top_k=20, top_p=0.95, seed=11)
 TOKENS = 48

@@ -15,6 +15,7 @@ from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.types import Step
 from engine.verification.rejection import Sampling
+from tests.support.decoding import tokens_of
 
 PROMPT = tuple(range(5, 40))
 
@@ -28,10 +29,6 @@ def sampled(backend: Any, target: Any, folder: Path, settings: Sampling, depth: 
     steps = list(speculative(parts, PROMPT, Stopping(30)))
     assert sequence.length == steps[-1].position
     return steps
-
-
-def tokens_of(steps: list[Step]) -> list[int]:
-    return [token for step in steps for token in step.tokens]
 
 
 def test_a_seed_repeats_and_another_gives_another_text(backend: Any, targets: Any, folders: Path) -> None:

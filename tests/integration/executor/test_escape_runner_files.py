@@ -10,6 +10,7 @@ import pytest
 from bridge.runner.maintenance.setup import SetupOptions, steps
 from bridge.runner.state.folder import StateFolder
 from bridge.trust import runner_key as keys
+from tests.integration.executor.inside import told
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are ways out of a Linux sandbox")
 
@@ -40,11 +41,6 @@ def runner(tmp_path) -> StateFolder:
     return state
 
 
-def found(execution) -> dict[str, object]:
-    assert (execution.ok, execution.program_exit) == (True, 0), execution.log.decode()
-    return json.loads(execution.log.splitlines()[0])
-
-
 @pytest.mark.parametrize("code", ["host", "request"])
 def test_keys_policy_and_journal_can_be_neither_read_nor_written(caged, token, runner, tmp_path, code):
     secret = [tmp_path / "config" / "policy.toml", runner.root / keys.KEY_FILE, runner.database, runner.root]
@@ -62,7 +58,7 @@ print(json.dumps({{"read": [attempt(path) for path in paths + links], "write": [
         code=code,
     )
 
-    assert {text for texts in found(execution).values() for text in texts} == {"refused"}
+    assert {text for texts in told(execution).values() for text in texts} == {"refused"}
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -95,7 +91,7 @@ print(json.dumps({{"own": [attempt(os.path.expanduser("~/" + name)) for name in 
 """
     )
 
-    assert {text for texts in found(execution).values() for text in texts} == {"refused"}
+    assert {text for texts in told(execution).values() for text in texts} == {"refused"}
 
 
 def test_another_runs_directory_is_not_there_before_during_or_after(caged, token, tmp_path):

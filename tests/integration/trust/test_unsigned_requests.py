@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from bridge.records.request import Workload
 from tests.fakes.ssh_keys import WHO, push_signed, signed_request
 from tests.integration.trust.asking import OTHER, RAN, ended, policy, serve
-
-CODE = Workload(commit="a" * 40, tree="b" * 40, origin="", dirty=False)
 
 
 def test_unsigned_requests_run_host_code_only_and_the_owner_may_refuse_them_altogether(host, world, lists):

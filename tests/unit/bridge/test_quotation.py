@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.gate.judging import judge
 from bridge.records.quotation import Quotation, of_claim, of_verdict, reason_text, word_of
 from tests.corpus.gate.breaks import BREAKS, honest
-
-
-def judged(case):
-    case.seal()
-    return judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+from tests.corpus.gate.builders import judged
 
 
 def test_what_lacks_nothing_may_be_quoted_and_what_is_broken_is_refused_with_every_claim():

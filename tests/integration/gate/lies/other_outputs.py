@@ -21,7 +21,6 @@ from tests.integration.gate.workload import (
 )
 
 BASELINE, CANDIDATE = ARMS
-Alteration = Callable[[str, str, Decoding], None]
 
 
 def garbage(

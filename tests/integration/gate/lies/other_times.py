@@ -16,7 +16,6 @@ from tests.integration.gate.workload import ARMS, Report
 BASELINE, CANDIDATE = ARMS
 STEP_S = 0.011  # not as long as a prefill
 turned = partial(registry.turned, timed=True)
-Work = Callable[[str, bool, float], None]
 
 
 def paced(*, in_turns: dict[str, float] | None = None, alone: dict[str, float] | None = None) -> dict[str, Any]:

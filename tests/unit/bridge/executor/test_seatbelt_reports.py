@@ -55,7 +55,6 @@ ALL_SYSCTLS = [("deny", "default", "", ()), ("allow", "sysctl-read", "", ())]
 WRITES = [OPEN, ("deny", "file-write*", "", ()), ("allow", "file-write*", "subpath", ("/private/tmp/execroot",))]
 TERMINALS = ("allow", "file-write*", "literal", ("/dev/ptmx",))
 NO_READ = [OPEN, ("deny", "file-read*", "subpath", (f"{HOME}/.aws",))]
-READ_USR = [OPEN, ("deny", "file-read*", "subpath", ("/",)), ("allow", "file-read*", "subpath", ("/usr",))]
 # project and number, profile, operation, subject, its answer there, ours, without a network
 REPORTS = [
     ("Nix 5888", NIX, "file-read-metadata", f"/System/Library/{CACHE}", False, True),

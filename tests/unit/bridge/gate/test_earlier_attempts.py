@@ -8,7 +8,8 @@ import json
 import pytest
 
 from bridge import strictjson
-from bridge.gate.judging import RECORD_NAME, SPEC_NAME, VERDICT_NAME, judge
+from bridge.gate.judging import RECORD_NAME, SPEC_NAME, VERDICT_NAME
+from tests.corpus.gate.builders import judged
 from tests.corpus.gate.launches import in_order
 from tests.corpus.gate.turned import in_turns
 from tests.corpus.gate.workloads import paired, trained
@@ -25,11 +26,6 @@ def first():
 @pytest.fixture(scope="module")
 def second():
     return in_turns()
-
-
-def judged(case, earlier=None):
-    case.seal()
-    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier=earlier)
 
 
 def stored(case, name):

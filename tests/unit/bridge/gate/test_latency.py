@@ -10,19 +10,15 @@ import pytest
 
 from bridge.gate.claims.latency import LATENCIES
 from bridge.gate.claims.percentiles import Bounded, Percentiles, samples_least
-from bridge.gate.judging import RECORD_NAME, VERDICT_NAME, judge
+from bridge.gate.judging import RECORD_NAME, VERDICT_NAME
 from bridge.gate.render import rows
+from tests.corpus.gate.builders import judged
 from tests.corpus.gate.launches import in_order
 from tests.corpus.gate.studies import BUILDERS
 from tests.corpus.gate.turned import in_turns
 from tests.corpus.gate.twins import busy
 
 BASELINE, EARLIER = "autoregressive", "01jd7zk3v8q4w2m6x9c5b7n1t0"
-
-
-def judged(case, earlier=None):
-    case.seal()
-    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier=earlier)
 
 
 def latencies(case, earlier=None):

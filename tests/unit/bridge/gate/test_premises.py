@@ -12,15 +12,11 @@ from bridge.gate.declared.premises import CLAIM_KINDS, PREMISES, VALID
 from bridge.gate.judging import judge
 from bridge.gate.registry import rules
 from tests.corpus.gate.breaks import honest, recomputed, retoken, samples
+from tests.corpus.gate.builders import judged
 
 
-def judged(case, authority="host"):
-    case.seal()
-    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), authority=authority)
-
-
-def claims(case, authority="host"):
-    return {claim.id: claim for claim in judged(case, authority).claims}
+def claims(case):
+    return {claim.id: claim for claim in judged(case).claims}
 
 
 def test_every_premise_is_guarded_and_every_rule_guards_one():
@@ -164,7 +160,7 @@ def test_a_preset_whose_parameter_names_other_arms_has_its_primary_claim_of_thos
 
 
 def test_nobody_vouches_for_a_record_that_anybody_may_have_written():
-    verdict = judged(honest("acceptance"), "unattested")
+    verdict = judged(honest("acceptance"), authority="unattested")
     assert verdict.decision == "recorded"
     assert {premise.seen_by for claim in verdict.claims for premise in claim.premises} == {"runner, unattested"}
 

@@ -6,14 +6,9 @@ import pytest
 
 from bridge.client.evidence.quote import quote
 from bridge.gate.facts.accelerators import device_words
-from bridge.gate.judging import judge
 from tests.corpus.gate.breaks import honest
+from tests.corpus.gate.builders import judged
 from tests.unit.bridge.client.test_quote import VERIFIED, result
-
-
-def judged(case):
-    case.seal()
-    return judge(case.run_id, case.files(), case.record_value(), case.spec_value())
 
 
 def claim(verdict, name):

@@ -9,8 +9,9 @@ import pytest
 
 from bridge.gate.claims.latency import LATENCIES
 from bridge.gate.declared.kind import kinds
-from bridge.gate.judging import RECORD_NAME, judge
+from bridge.gate.judging import RECORD_NAME
 from tests.corpus.gate.breaks import honest as honest_run
+from tests.corpus.gate.builders import judged
 from tests.corpus.gate.generations import Plan, code_throughput
 from tests.corpus.gate.launches import decode_early, in_order
 from tests.corpus.gate.studies import BUILDERS
@@ -26,11 +27,6 @@ EARLIER = "01jd7zk3v8q4w2m6x9c5b7n1t0"
 @pytest.fixture(scope="module")
 def honest():
     return in_turns()
-
-
-def judged(case, earlier=None):
-    case.seal()
-    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier=earlier)
 
 
 def found(verdict):

@@ -155,11 +155,11 @@ def table(name: str) -> str | None:
     return None
 
 
-def netlink(protocol: int, kind: int, payload: bytes, *, groups: int = 0) -> bytes:
+def netlink(protocol: int, kind: int, payload: bytes) -> bytes:
     """Return the first answer of a netlink protocol."""
     with socket.socket(16, socket.SOCK_RAW, protocol) as client:
         client.settimeout(0.3)
-        client.bind((0, groups))
+        client.bind((0, 0))
         header = struct.pack("=IHHII", 16 + len(payload), kind, 0x301, 1, 0)
         client.send(header + payload)
         return client.recv(65536)
