@@ -51,6 +51,13 @@ def test_too_little_to_compare_is_refused_before_it_is_measured(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["verify", "plan", "bench"])
+def test_a_cache_that_a_verb_does_not_decode_on_is_refused(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [verb, "--cache", "sink4+window64+stream", "--target", "no such target"]
+    assert commands.main(words) == 2
+    assert f"--cache sink4+window64+stream: {verb} decodes on the native cache" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("address", ["192.0.2.7:50551", "foo"])
 def test_a_drafter_behind_a_link_is_asked_on_this_machine_only(address: str) -> None:
     options = commands.parser().parse_args(["bench", "--address", address])
