@@ -224,6 +224,8 @@ def _worlds(options: argparse.Namespace) -> list[str]:
     Raises:
         UsageError: If one is none or there twice, or there would be no interval.
     """
+    if options.max_new < 2:
+        raise UsageError("--max-new 1: the first token is the prompt's; expected at least 2, to time one behind it")
     if options.prompts < 2:
         raise UsageError("--prompts 1: one prompt says nothing about others; expected at least 2")
     names = options.worlds.split(",") if options.worlds else list(WORLDS)

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("google.protobuf", reason="messages of kakeya.v1")
 
+from engine.cli import eval as eval_cli
 from engine.cli.distributed import commands
 from engine.distributed.compatibility import named_format
 from engine.errors import UsageError
@@ -49,6 +50,13 @@ def test_too_little_to_compare_is_refused_before_it_is_measured(
 ) -> None:
     assert commands.main([*words, "--target", "no such target"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_study_of_links_with_nothing_to_time_is_refused_before_it_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert eval_cli.main(["distributed-bench", "--max-new", "1", "--target", "no such target"]) == 2
+    assert "--max-new 1: the first token is the prompt's; expected at least 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["verify", "plan", "bench"])
