@@ -18,6 +18,7 @@ from engine.bench.turns import SLICE_TOKENS
 from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.decoding.prompt import check_prompts
+from engine.drafters.dflash_model import DFlashModel
 from engine.drafters.draft_model import DraftModel
 from engine.errors import UsageError
 from engine.loading import Engine, resolve_model
@@ -198,7 +199,9 @@ def contestants(engine: Engine, options: argparse.Namespace) -> list[Contestant]
     else:
         from engine.bench.peers_torch import torch_peers
 
-        named = engine.drafter.info.format == "dflash-v1" and chosen_drafter(from_here(options.drafter), engine.folder)
+        # One that is asked elsewhere has no folder here that transformers could read.
+        here = isinstance(engine.drafter, DFlashModel) and engine.drafter.info.format == "dflash-v1"
+        named = chosen_drafter(from_here(options.drafter), engine.folder) if here else None
         folder = resolve_model(named) if named else None
         peers = torch_peers(engine, target.module, folder, draft_model)
     peers += engine_peers(engine, _depths(options, engine), layout)
