@@ -133,9 +133,14 @@ class SeveralDrafters:
 
     def rewind(self, length: int) -> int:
         """Take all of them back as far as the one that has observed least."""
-        least = min([self.looking.rewind(length), *(drafter.rewind(length) for drafter in self.named.values())])
-        for drafter in (self.looking, *self.named.values()):
-            drafter.rewind(least)
+        drafters = (self.looking, *self.named.values())
+        lengths = [drafter.rewind(length) for drafter in drafters]
+        # One that is there already is left alone: some go back a position further each time.
+        while (least := min(lengths)) < max(lengths):
+            lengths = [
+                held if held == least else drafter.rewind(least)
+                for drafter, held in zip(drafters, lengths, strict=True)
+            ]
         return least
 
     def close(self) -> None:
