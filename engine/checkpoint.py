@@ -53,7 +53,8 @@ def resolve_model(name_or_path: str, roots: str | None = None) -> Path:
     """
     folder = Path(name_or_path)
     listed = os.environ.get("KAKEYA_MODEL_ROOTS", "") if roots is None else roots
-    places = [Path(root) for root in listed.split(os.pathsep) if root]
+    # Absolute: a drafter beside a target is named by its path, and a relative one would be looked for in these again.
+    places = [Path(root).absolute() for root in listed.split(os.pathsep) if root]
     places += [Path.home() / "kakeya-models", ASSETS]
     candidates = [folder] if folder.is_absolute() else [place / name_or_path for place in places]
     candidates += [] if folder.is_absolute() else cached_snapshots(name_or_path)

@@ -18,6 +18,7 @@ from engine.bench.turns import SLICE_TOKENS
 from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.decoding.prompt import check_prompts
+from engine.drafters.dflash_model import DFlashModel
 from engine.drafters.draft_model import DraftModel
 from engine.errors import UsageError
 from engine.loading import Engine, resolve_model
@@ -52,9 +53,10 @@ def parser() -> argparse.ArgumentParser:
     built = VerbParser(
         prog="kakeya-engine bench",
         description="compare: decode the same prompts with the engine and with the library's own ways, in turns of a "
-        "few tokens (on CUDA prompt by prompt), check every token, and print decode-time ratios by prompt with their "
-        "95 % interval. overhead: split a step into calls of backend and drafter, and the loop itself. controller: "
-        "what a cold depth controller costs when drafting does not pay, token budget by token budget.",
+        "few tokens (prompt by prompt on CUDA, or with a drafter elsewhere), check every token, and print decode-time "
+        "ratios by prompt with their 95 % interval. overhead: split a step into calls of backend and drafter, and the "
+        "loop itself. controller: what a cold depth controller costs when drafting does not pay, token budget by token "
+        "budget.",
     )
     built.add_argument("verb", choices=VERBS)
     add_model_options(built)
@@ -93,8 +95,9 @@ def _compare(options: argparse.Namespace) -> int:
         return oracle(engine, ids, options.max_new)
 
     context = RunContext.current(out=options.out)
-    # Recorded forwards on CUDA hold one sequence at a time: there contestants decode one after the other.
-    slice_tokens = None if engine.backend.device.startswith("cuda") else SLICE_TOKENS
+    # Recorded forwards on CUDA hold one sequence at a time, and a draft from elsewhere would come while others decode,
+    # as if its link cost nothing: there contestants decode one after the other.
+    slice_tokens = None if engine.backend.device.startswith("cuda") or _is_elsewhere(engine) else SLICE_TOKENS
     rule = options.max_new, options.repeats, context.nonce, engine.backend.clock, slice_tokens
     contest = Contest(peers, prompts, warmups, *rule)
     paths = {peer.name: peer.code_path for peer in peers}
@@ -148,6 +151,11 @@ def _controller(options: argparse.Namespace) -> int:
     engine = open_selected(options)
     if engine.drafter.info.name == "none":
         raise UsageError("the controller has nothing to control without a drafter; name one with --drafter")
+    if _is_elsewhere(engine):
+        raise UsageError(
+            f"--drafter {engine.drafter.info.name} is asked elsewhere, and drafts are spoilt where they are asked for; "
+            "name one of this process. `kakeya-engine distributed bench` measures the controller over links"
+        )
     if cache_layout(options) != CacheLayout.NATIVE:
         raise UsageError(f"--cache {options.cache}: the controller is measured on the native cache; leave it out")
     tokenizer, target = Tokenizer(engine.folder), engine.target.info.name
@@ -198,7 +206,9 @@ def contestants(engine: Engine, options: argparse.Namespace) -> list[Contestant]
     else:
         from engine.bench.peers_torch import torch_peers
 
-        named = engine.drafter.info.format == "dflash-v1" and chosen_drafter(from_here(options.drafter), engine.folder)
+        # One that is asked elsewhere has no folder here that transformers could read.
+        here = isinstance(engine.drafter, DFlashModel) and engine.drafter.info.format == "dflash-v1"
+        named = chosen_drafter(from_here(options.drafter), engine.folder) if here else None
         folder = resolve_model(named) if named else None
         peers = torch_peers(engine, target.module, folder, draft_model)
     peers += engine_peers(engine, _depths(options, engine), layout)
@@ -206,6 +216,13 @@ def contestants(engine: Engine, options: argparse.Namespace) -> list[Contestant]
         small = replace(engine, drafter=DraftModel(engine.backend.load_target(draft_model)))
         peers += engine_peers(small, _depths(options, small), layout)[1:]
     return peers
+
+
+def _is_elsewhere(engine: Engine) -> bool:
+    """Return whether drafts come over a link."""
+    drafter = engine.drafter.open()
+    drafter.close()
+    return drafter.round_trip_s("") is not None
 
 
 def _check_depths(options: argparse.Namespace) -> None:
@@ -224,6 +241,8 @@ def _worlds(options: argparse.Namespace) -> list[str]:
     Raises:
         UsageError: If one is none or there twice, or there would be no interval.
     """
+    if options.max_new < 2:
+        raise UsageError("--max-new 1: the first token is the prompt's; expected at least 2, to time one behind it")
     if options.prompts < 2:
         raise UsageError("--prompts 1: one prompt says nothing about others; expected at least 2")
     names = options.worlds.split(",") if options.worlds else list(WORLDS)

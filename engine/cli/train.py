@@ -274,7 +274,7 @@ def train_ftheta_command(arguments: argparse.Namespace) -> None:
     """Fit an f_theta in closed form, train it further where asked, and write it with its held-out errors.
 
     Raises:
-        UsageError: If a loss is named and no steps.
+        UsageError: If a loss is named and no steps, or another training works in the same folder.
     """
     if arguments.loss is not None and arguments.steps is None:
         raise UsageError(f"--loss {arguments.loss} without --steps: the closed form has none; say how many steps")
@@ -282,6 +282,7 @@ def train_ftheta_command(arguments: argparse.Namespace) -> None:
     import torch
 
     from engine.restoration.training import RestorationFit, RestorationRun, write_restoration
+    from engine.training.checkpoint import only_training
     from engine.training.record import recorded_command
 
     torch.set_num_threads(arguments.threads)
@@ -296,13 +297,14 @@ def train_ftheta_command(arguments: argparse.Namespace) -> None:
         work=work_folder(arguments),
         device=arguments.device,
     )
-    fit = RestorationFit(run)
-    fit.collect(TrainingProgress(arguments.out.name, plain=True))
-    tensors, errors = fit.solve()
-    if arguments.steps is not None:
-        progress = TrainingProgress(arguments.out.name, plain=True)
-        tensors, errors = fit.distilled(tensors, arguments.steps, progress, loss=arguments.loss or KL)
-    write_restoration(arguments.out, fit, tensors, errors, recorded_command("ftheta", vars(arguments)))
+    with only_training(run.work):
+        fit = RestorationFit(run)
+        fit.collect(TrainingProgress(arguments.out.name, plain=True))
+        tensors, errors = fit.solve()
+        if arguments.steps is not None:
+            progress = TrainingProgress(arguments.out.name, plain=True)
+            tensors, errors = fit.distilled(tensors, arguments.steps, progress, loss=arguments.loss or KL)
+        write_restoration(arguments.out, fit, tensors, errors, recorded_command("ftheta", vars(arguments)))
     for (layer, name), error in errors.items():
         print(f"layer {layer} {name}: {error:.3f} of the squares missed on held-out contexts", file=sys.stderr)
 

@@ -45,6 +45,7 @@ class AwayModel:
         self.why = why
         self.there: RemoteModel | None = None
         self._address, self._expected = address, expected
+        self._told: tuple[int, ...] | None = None
         self._find, self._sleep = find, sleep
         threading.Thread(target=self._look, name="kakeya-away-drafter", daemon=True).start()
 
@@ -57,12 +58,19 @@ class AwayModel:
 
     @property
     def capture(self) -> tuple[int, ...]:
-        """Target layers it reads, or is expected to."""
-        return self._expected if self.there is None else self.there.capture
+        """Target layers it reads, or is expected to: the ones that whoever asks keeps rows of, until it asks again."""
+        self._told = self._expected if self.there is None else self.there.capture
+        return self._told
 
     def open(self) -> Drafter:
-        """Start on an empty sequence: with the drafter where it has come, else in its place."""
-        return AwayDrafter(self, self.capture) if self.there is None else self.there.open()
+        """Start on an empty sequence: with the drafter where it has come, else in its place.
+
+        One that came since its layers were asked for would miss the rows that it reads.
+        """
+        there, kept = self.there, self._expected if self._told is None else self._told
+        if there is None or (self._told is not None and there.capture and there.capture != kept):
+            return AwayDrafter(self, kept)
+        return there.open()
 
     def _look(self) -> None:
         pause_s = FIRST_PAUSE_S

@@ -52,6 +52,8 @@ class ObservedRows:
             ObservationError: If they do not follow those so far.
         """
         ObservationError.check(start, self.length)
+        # Rows that another drafter of the sequence reads: arrays that nobody packs would stay as long as the tokens.
+        features = None if self._pack is None else features
         most = self._context_tokens
         if most is None and len(tokens) > MOST_SEGMENT_TOKENS:
             self.add(start, tokens[:MOST_SEGMENT_TOKENS], features)

@@ -25,7 +25,9 @@ def several(models: Sequence[DrafterModel]) -> SeveralModel:
     Raises:
         UsageError: If two have one name, or more than one reads the target's layers.
     """
-    named = {model.info.name: model for model in models}
+    lookup = NgramModel().info.name
+    # A choice tells the prompt lookup here, which costs nothing, from one that is asked over a link by its name.
+    named = {f"{lookup} elsewhere" if model.info.name == lookup else model.info.name: model for model in models}
     if len(named) < len(models):
         raise UsageError(f"drafters {', '.join(model.info.name for model in models)}; expected each once")
     reading = [name for name, model in named.items() if model.capture]
@@ -44,7 +46,12 @@ class SeveralModel:
     @property
     def info(self) -> DrafterInfo:
         """Return all names, the parameters in all, and what each drafter is."""
-        parts = [model.info for model in (*self.named.values(), self.looking)]
+        looked_up = self.looking.info
+        asked = [
+            replace(model.info, name=name) if model.info.name == looked_up.name else model.info
+            for name, model in self.named.items()
+        ]
+        parts = [*asked, looked_up]
         return DrafterInfo(
             name=" or ".join(part.name for part in parts),
             digest=None,
@@ -126,9 +133,14 @@ class SeveralDrafters:
 
     def rewind(self, length: int) -> int:
         """Take all of them back as far as the one that has observed least."""
-        least = min([self.looking.rewind(length), *(drafter.rewind(length) for drafter in self.named.values())])
-        for drafter in (self.looking, *self.named.values()):
-            drafter.rewind(least)
+        drafters = (self.looking, *self.named.values())
+        lengths = [drafter.rewind(length) for drafter in drafters]
+        # One that is there already is left alone: some go back a position further each time.
+        while (least := min(lengths)) < max(lengths):
+            lengths = [
+                held if held == least else drafter.rewind(least)
+                for drafter, held in zip(drafters, lengths, strict=True)
+            ]
         return least
 
     def close(self) -> None:

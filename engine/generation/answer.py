@@ -120,6 +120,7 @@ def answering(
     clock = engine.backend.clock
     conversation = conversation or Conversation(engine, request.layout)
     sequence, drafter, cached = conversation.resume(request.prompt)
+    fallen_before = Counter(fell_back(sequence, drafter))  # in earlier turns
     # A turn is a text of its own; other answers go on from the text of their prompt.
     decode: Decode = tokenizer.decode if request.chat else read_behind(tokenizer.decode, request.prompt)
     stopping = Stopping(request.max_new_tokens, request.stop_ids, request.stop_strings, decode)
@@ -161,7 +162,7 @@ def answering(
         skipped_steps=dict(Counter(step.skipped for step in decoding if step.skipped is not None)),
         drafted_steps=dict(Counter(step.source or engine.drafter.info.name for step in decoding if step.drafted)),
         guard_rejections=sum(step.guard is not None for step in decoding),
-        eager_forwards=fell_back(sequence, drafter),
+        eager_forwards=dict(Counter(fell_back(sequence, drafter)) - fallen_before),
         kv_bytes=sequence.measured_bytes(),
         drafter_bytes=drafter.measured_bytes(),
     )

@@ -91,6 +91,7 @@ def undrafted(
         steps=speculative(parts, prompt, stopping, chunk_tokens),
         kv_bytes=lambda: sequence.measured_bytes() - sequence.latent_bytes(),
         drafter_bytes=lambda: None,
+        fallbacks=lambda: dict(sequence.fallbacks()),
         latent_bytes=sequence.latent_bytes,
         host_bytes=lambda: sequence.page_counts().host_bytes,
     )

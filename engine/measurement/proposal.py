@@ -54,10 +54,12 @@ def try_depths(
     ``heard`` is told of every prompt before it is decoded, so that minutes of a large model are no silence.
 
     Raises:
-        UsageError: If there is no drafter or no prompt.
+        UsageError: If there is no drafter or no prompt, or nothing to time behind the first token.
     """
     if engine.drafter.info.name == "none" or not prompts:
         raise UsageError("no depth can be proposed without a drafter and a prompt; name a drafter with --drafter")
+    if settings.max_new_tokens < 2:
+        raise UsageError("no depth can be proposed by one token, the prompt's; expected --max-new of at least 2")
     depths = (0, *(depth for depth in DEPTHS if depth < longest), longest)
     best: dict[int, list[float]] = {depth: [float("inf")] * len(prompts) for depth in depths}
     tokens = [0] * len(prompts)

@@ -55,6 +55,6 @@ def _address(named: str | None, layout: CacheLayout, drafter: str | None) -> str
     if named is None and len(served) != 1:
         raise UsageError(
             f"--cache {layout}: no host is named that makes rows; start `kakeya-engine distributed serve --restoration "
-            "auto` and name its address with --restoration grpc:ADDRESS, or --drafter grpc:ADDRESS"
+            "FOLDER` and name its address with --restoration grpc:ADDRESS, or --drafter grpc:ADDRESS"
         )
     return named or served[0]

@@ -58,7 +58,7 @@ class RestorationFit:
 
         Raises:
             UsageError: If the rank is larger than the input, the contexts longer than the target's, or the work folder
-                holds the sums of another fit.
+                holds the sums of another fit, or of more contexts: there is no way back.
         """
         self.run = run
         backend: Any = load_backend("torch", run.device)
@@ -144,7 +144,14 @@ class RestorationFit:
                 f"{self._path} holds the sums of another pair, input, length, seed or library; name another --work, or "
                 f"remove {self.run.work}"
             )
-        return {side: Sums.of_state(part) for side, part in zip((False, True), state["sums"], strict=True)}
+        sums = {side: Sums.of_state(part) for side, part in zip((False, True), state["sums"], strict=True)}
+        summed = sums[False].episodes
+        if summed > self.run.episodes:
+            raise UsageError(
+                f"{self._path} holds the sums of {summed} contexts; none of {self.run.episodes} can be made of them. "
+                f"Give --episodes {summed} or more, another --work, or remove {self.run.work}"
+            )
+        return sums
 
     @torch.inference_mode()
     def _pairs(self, ids: tuple[int, ...]) -> tuple[torch.Tensor, dict[Side, torch.Tensor]]:

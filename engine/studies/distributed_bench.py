@@ -67,12 +67,14 @@ def measure(options: argparse.Namespace) -> Report | None:
     """Measure one launch and write its part, or join the launches; return the report then.
 
     Raises:
-        UsageError: If there is no drafter, the launch is none of those there are, or launches are missing.
+        UsageError: If there is no drafter, nothing to time, no such launch, or launches are missing.
     """
     context = RunContext.current(out=options.out, profile=options.profile)
     if options.assemble:
         return _assembled(options, context)
     check_launch(options)
+    if options.max_new == 1:
+        raise UsageError("--max-new 1: the first token is the prompt's; expected at least 2, to time one behind it")
     trips_ms = counts("--rtt", options.rtt)
     if len(set(trips_ms)) != len(trips_ms):
         raise UsageError(f"--rtt {options.rtt!r}; expected each round-trip time once")

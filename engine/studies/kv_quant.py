@@ -24,13 +24,13 @@ from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement import arms
 from engine.measurement.arms import ArmSettings, Running
-from engine.measurement.launch import LaunchWorkload, describe
+from engine.measurement.launch import LaunchWorkload, describe, fallbacks
 from engine.measurement.measure import Instruments, SamplePlace, measure_sample
 from engine.measurement.schedule import Profile, balanced_orders, drawn
 from engine.measurement.selection import Prompt, answered, load_prompts
 from engine.measurement.study import Study
 from engine.options import add_chunk_option, add_model_options, add_report_options, open_selected, positive
-from engine.reports import Arm, RunContext, Sample
+from engine.reports import Arm, Fallback, RunContext, Sample
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
@@ -76,10 +76,11 @@ class QuantPlan:
 
 @dataclass(frozen=True, slots=True)
 class QuantResult:
-    """The arms with their samples and the raw rows of the report."""
+    """The arms with their samples, what fell back, and the raw rows of the report."""
 
     arms: tuple[Arm, ...]
     errors: tuple[tuple[str, StoredError], ...]
+    fallbacks: tuple[Fallback, ...] = ()
 
     def rows(self) -> dict[str, object]:
         """Return the report's rows."""
@@ -97,14 +98,18 @@ def run_kv_quant(
     plan.check(engine)
     layouts = {NATIVE: None} | {str(layout): layout for layout in plan.layouts}
     samples: dict[str, list[Sample]] = {name: [] for name in layouts}
+    fallen: list[Fallback] = []
     for index, (prompt, name, is_warmup) in enumerate(_sequence(plan, tuple(layouts))):
         stopping = Stopping(plan.max_new_tokens, plan.stop_ids)
-        found = measure_sample(
+        measured = measure_sample(
             _starting(engine, layouts[name], prompt, stopping, plan.chunk_tokens),
             prompt,
             SamplePlace(0, index, name, is_warmup),
             instruments,
-        ).sample
+        )
+        found = measured.sample
+        # A layout may have the slash in its name that parts of a sample's name are told apart by.
+        fallen += [replace(row, arm=name) for row in fallbacks([measured])]
         known = replace(found, correct=plan.score(prompt, found.text)) if prompt.expected is not None else found
         samples[name].append(known)
         heard(known)
@@ -117,7 +122,7 @@ def run_kv_quant(
         )
         for name, rows in samples.items()
     )
-    return QuantResult(arms, _errors(engine, plan))
+    return QuantResult(arms, _errors(engine, plan), tuple(fallen))
 
 
 def _sequence(plan: QuantPlan, arms: tuple[str, ...]) -> list[tuple[Prompt, str, bool]]:
@@ -219,7 +224,7 @@ def measure(options: argparse.Namespace) -> QuantResult:
 
     def run() -> tuple[QuantResult, dict[str, Any]]:
         found = run_kv_quant(engine, plan, instruments, _show)
-        return found, {"arms": found.arms, "rows": found.rows()}
+        return found, {"arms": found.arms, "fallbacks": found.fallbacks, "rows": found.rows()}
 
     config = describe(engine, workload, plan.stop_ids) | {"layouts": [str(layout) for layout in layouts]}
     return Study("kv_quantisation", backend, config, context, options.report).write(run)

@@ -45,6 +45,7 @@ from engine.options import (
     positive,
 )
 from engine.protocols import DrafterModel
+from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
 
 VERBS = {
@@ -239,9 +240,14 @@ def _opened(options: argparse.Namespace) -> tuple[Engine, list[Prompt]]:
     """Return the engine and the prompts that its budget fits behind.
 
     Raises:
-        UsageError: If there is no drafter.
+        UsageError: If there is no drafter, or a cache is named that none of these verbs decodes on.
         PromptError: If the budget does not fit behind one of them.
     """
+    if cache_layout(options) != CacheLayout.NATIVE:
+        raise UsageError(
+            f"--cache {options.cache}: {options.verb} decodes on the native cache; leave it out, or take `distributed "
+            "demo` or `restore`, which decode on another"
+        )
     depth, options.depth = options.depth, None
     engine = open_selected(options)
     options.depth = depth

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from engine.bench.restored import RestoredDecode, RestoredTrial
@@ -14,7 +13,7 @@ from engine.decoding.prompt import check_prompts
 from engine.distributed.loopback import check_loopback
 from engine.errors import UsageError
 from engine.isolation.drafter_process import DrafterProcess, served_words
-from engine.loading import ELSEWHERE, Engine
+from engine.loading import ELSEWHERE, Engine, own_restoration
 from engine.measurement.selection import Prompt, answered, load_prompts
 from engine.options import open_undrafted
 from engine.structure.layout import EXACT, CacheLayout
@@ -90,7 +89,7 @@ def _served(options: argparse.Namespace, engine: Engine) -> Iterator[Any]:
         address = check_loopback(options.address, "a host at")
     else:
         target: Any = engine.target
-        named = options.restoration or f"{Path(engine.folder).name}-ftheta{target.restorer.settings.rank}"
+        named = options.restoration or own_restoration(engine.folder, target.restorer.settings.rank)
         process = DrafterProcess([*served_words(options), "--restoration", named])
         address = process.address
     try:

@@ -14,6 +14,7 @@ from engine.backends.recurrent import CROPPABLE_ROWS
 from engine.decoding.depth import FixedDepth
 from engine.drafters.draft_model import DraftModel
 from engine.drafters.ngram import NgramModel
+from engine.drafters.none import NoDrafter
 from engine.errors import CacheCropError
 from engine.generation.answer import GenerationRequest, generate
 from engine.generation.conversation import Conversation
@@ -113,6 +114,19 @@ def test_a_turn_goes_on_with_the_state_of_the_turn_before(loaded: Callable[..., 
         assert answer.tokens == plain[:end]
         # All of the turn before but what was said since, and the newest token of its answer.
         assert answer.reused_tokens >= (len(prompt) - 4 if turn else 0)
+        prompt = (*prompt, *answer.tokens, *prompt_of(3, seed=40 + turn))
+
+
+def test_each_turn_counts_the_slow_forwards_of_its_own_answer(loaded: Callable[..., Any]) -> None:
+    backend, target = loaded("torch", "qwen3_5_text")
+    engine = Engine(backend, target, NoDrafter(), backend.greedy(target), backend.native(target), Path())
+    conversation, prompt, tokenizer = Conversation(engine, CacheLayout.NATIVE), prompt_of(14, seed=3), Letters()
+    for turn in range(3):
+        request = GenerationRequest(prompt, 6, frozenset(), (), CacheLayout.NATIVE, 512)
+        rule: Any = engine.accept, FixedDepth(0)
+        answer = generate(engine, tokenizer, request, rule, conversation=conversation)  # type: ignore[arg-type]
+        assert (answer.reused_tokens > 0) == (turn > 0)
+        assert sum(answer.eager_forwards.values()) == answer.target_forwards == 5
         prompt = (*prompt, *answer.tokens, *prompt_of(3, seed=40 + turn))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from engine.cli import bench
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.distributed.rpc.in_thread import serving
@@ -50,3 +52,11 @@ def test_a_drafter_that_comes_in_mid_answer_is_shown_the_text_and_drafts(pair: P
     assert skipped[0].startswith(f"the remote drafter is away: no drafter answers at {address}")
     assert drafted > 0
     assert model.info.name == next(iter(served.values())).offer.info.name
+
+
+def test_a_benchmark_knows_a_drafter_elsewhere_and_spoils_none(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not bench._is_elsewhere(pair.engine)
+    assert bench._is_elsewhere(replace(pair.engine, drafter=pair.remote()))
+    words = ["controller", "--target", str(pair.engine.folder), "--drafter", f"grpc:127.0.0.1:{free_port()}"]
+    assert bench.main([*words, "--prompts", "2", "--max-new", "4"]) == 2
+    assert "drafts are spoilt where they are asked for" in capsys.readouterr().err

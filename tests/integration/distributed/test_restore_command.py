@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +67,16 @@ def test_the_command_compares_both_and_says_what_moved(address: str, capsys: pyt
     ]
     assert "MB in " in lines[2]
     assert lines[3] == "rows made elsewhere gave the tokens of rows made here on 2 of 2 prompts"
+
+
+def test_a_host_that_the_command_starts_loads_what_lies_beside_the_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kind in ("", "-dflash", "-ftheta64"):
+        shutil.copytree(resolve_model(f"{TARGET}{kind}"), tmp_path / f"mine{kind}")
+    pair = ["--target", str(tmp_path / "mine"), "--drafter", str(tmp_path / "mine-dflash")]
+    assert commands.main(["restore", "--backend", "mlx", *pair, "--prompts", "1", "--max-new", "4"]) == 0
+    assert "gave the tokens of rows made here on 1 of 1 prompts" in capsys.readouterr().out
 
 
 def test_prompts_within_the_window_compare_nothing(

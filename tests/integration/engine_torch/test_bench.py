@@ -6,7 +6,9 @@ import json
 import math
 import random
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -59,6 +61,15 @@ def test_every_torch_contestant_emits_the_tokens_of_plain_decoding(models: Path,
         assert tuple(decode.tokens) == expected, peer.name
         assert decode.first_s > 0
         assert decode.arrivals.seconds[-1] > 0
+
+
+def test_a_drafter_that_is_asked_elsewhere_is_compared_without_the_librarys_own_way(models: Path) -> None:
+    engine = open_engine(load_backend("torch", "cpu"), str(models / "qwen3"), str(models / "drafter"))
+    elsewhere: Any = SimpleNamespace(info=engine.drafter.info, capture=engine.drafter.capture)
+    options = bench.parser().parse_args(["compare", "--drafter", "grpc:127.0.0.1:50551"])
+    names = [peer.name for peer in bench.contestants(replace(engine, drafter=elsewhere), options)]
+    assert "transformers native DFlash" not in names
+    assert names[-1] == f"engine, {engine.drafter.info.name}, depth 3"
 
 
 def pickled(models: Path, folder: Path, *beside: str) -> Path:

@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
+from engine.drafters.none import NoDrafter
+from engine.loading import Engine
+from engine.measurement.measure import Instruments
+from engine.measurement.selection import Prompt, answered
+from engine.reports import SamplePipe, token_digest
 from engine.structure.layout import CacheLayout
+from engine.studies.kv_quant import QuantPlan, run_kv_quant
 from engine.types import Draft
 from tests.fakes import tiny_families
 
@@ -55,6 +61,33 @@ def test_a_hybrid_names_the_reference_recurrence(backend: Any, tmp_path: Path) -
     [(reason, count)] = sequence.fallbacks().items()
     assert "flash-linear-attention is not installed" in reason
     assert count == 2
+
+
+def test_a_study_of_quantised_caches_says_which_forwards_of_which_layout_ran_slowly(
+    backend: Any, tmp_path: Path
+) -> None:
+    target = backend.load_target(tiny_families.write_family(tmp_path, "qwen3_5_text"))
+    engine = Engine(backend, target, NoDrafter(), backend.greedy(target), backend.native(target), tmp_path)
+    prompts = []
+    for row in range(2):
+        ids = tuple(range(5 + row, 25 + row))
+        prompts.append(Prompt(f"p{row}", "needle", ids, token_digest(ids)))
+    plan = QuantPlan(
+        layouts=(CacheLayout.parse("affine8/4"),),
+        measured=prompts,
+        warmups=(),
+        max_new_tokens=4,
+        stop_ids=frozenset(),
+        chunk_tokens=512,
+        seed="seed",
+        score=answered,
+    )
+    instruments = Instruments(backend.clock, SamplePipe(None), backend.allocator_active_bytes, str)
+    measured = run_kv_quant(engine, plan, instruments)
+    _, quantised = measured.arms
+    rows = [(row.arm, row.component, row.sample, row.count) for row in measured.fallbacks]
+    assert rows == [("affine8/4", "graphs", sample.id, 3) for sample in quantised.samples]
+    assert all("flash-linear-attention is not installed" in row.reason for row in measured.fallbacks)
 
 
 @pytest.mark.ci

@@ -14,6 +14,7 @@ from safetensors.torch import load_file  # noqa: E402
 
 from engine.cli import train  # noqa: E402
 from engine.loading import load_backend  # noqa: E402
+from engine.training.checkpoint import only_training  # noqa: E402
 from tests.integration.training.conftest import ASSETS  # noqa: E402
 
 PAIR = ("--target", str(ASSETS / "kakeya-tiny-qwen3"), "--drafter", str(ASSETS / "kakeya-tiny-qwen3-dflash"))
@@ -44,3 +45,20 @@ def test_a_loss_without_steps_is_refused_before_any_work(tmp_path: Path, capsys:
     assert train.main([*FIT, "--loss", "mse", "--out", str(tmp_path / "made")]) == 2
     assert "--loss mse without --steps: the closed form has none; say how many steps" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sums_of_more_contexts_are_no_fit_of_fewer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    work = ("--work", str(tmp_path / "work"))
+    assert train.main([*FIT[:-1], "2", *work, "--out", str(tmp_path / "first")]) == 0
+    assert train.main([*FIT[:-1], "1", *work, "--out", str(tmp_path / "second")]) == 2
+    assert "holds the sums of 2 contexts; none of 1 can be made of them. Give --episodes 2" in capsys.readouterr().err
+    assert not (tmp_path / "second").exists()
+
+
+def test_two_fits_do_not_write_their_sums_in_one_work_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with only_training(tmp_path / "work"):
+        assert train.main([*FIT, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "made")]) == 2
+    assert "another training works in" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint import ASSETS
+from engine.checkpoint import ASSETS, resolve_model
 from engine.errors import UsageError
 from engine.options import chosen_drafter
 
@@ -35,6 +35,14 @@ def test_a_drafter_beside_the_target_comes_before_one_of_the_same_name_elsewhere
     assert chosen_drafter(None, target) == str(elsewhere)
     beside = folder(tmp_path / "here" / "big-dflash")
     assert chosen_drafter(None, target) == str(beside)
+
+
+def test_a_drafter_beside_a_target_in_a_relative_root_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder(tmp_path / "root" / "big")
+    beside = folder(tmp_path / "root" / "big-dflash")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KAKEYA_MODEL_ROOTS", "root")
+    assert resolve_model(str(chosen_drafter(None, resolve_model("big")))) == beside
 
 
 def test_a_target_of_the_cache_gets_the_drafter_of_its_model_and_not_of_its_commit(tmp_path: Path) -> None:

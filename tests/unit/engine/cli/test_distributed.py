@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("google.protobuf", reason="messages of kakeya.v1")
 
+from engine.cli import eval as eval_cli
 from engine.cli.distributed import commands
 from engine.distributed.compatibility import named_format
 from engine.errors import UsageError
@@ -49,6 +50,20 @@ def test_too_little_to_compare_is_refused_before_it_is_measured(
 ) -> None:
     assert commands.main([*words, "--target", "no such target"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_study_of_links_with_nothing_to_time_is_refused_before_it_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert eval_cli.main(["distributed-bench", "--max-new", "1", "--target", "no such target"]) == 2
+    assert "--max-new 1: the first token is the prompt's; expected at least 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["verify", "plan", "bench"])
+def test_a_cache_that_a_verb_does_not_decode_on_is_refused(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [verb, "--cache", "sink4+window64+stream", "--target", "no such target"]
+    assert commands.main(words) == 2
+    assert f"--cache sink4+window64+stream: {verb} decodes on the native cache" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("address", ["192.0.2.7:50551", "foo"])

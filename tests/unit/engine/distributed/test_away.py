@@ -95,3 +95,17 @@ def test_rows_that_are_kept_for_one_that_is_away_are_counted() -> None:
     drafter.rewind(2)
     assert drafter.measured_bytes() == 16
     let()
+
+
+@pytest.mark.parametrize("expected", [(), (1,)])
+def test_one_that_comes_once_the_target_keeps_other_rows_drafts_for_the_next_sequence(
+    expected: tuple[int, ...],
+) -> None:
+    model, let = away(expected, Came((3,)))
+    assert model.capture == expected  # the target opens its sequence, and then its drafter comes
+    let()
+    drafter = model.open()
+    drafter.observe(0, (5, 6), [1, 2] if expected else None)
+    assert drafter.ask(1, 2, 2).skipped == "the remote drafter came too late for this answer, and drafts for the next"
+    assert model.capture == (3,)
+    assert model.open() is model.there

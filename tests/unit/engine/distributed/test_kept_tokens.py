@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("google.protobuf", reason="messages of kakeya.v1")
 
 from engine.distributed.compatibility import DrafterOffer
+from engine.distributed.history import ObservedRows
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.session import MOST_BLOCK_TOKENS, DraftSession, Served
 from engine.distributed.sessions import MOST_KEPT_TOGETHER, SessionTable
@@ -47,3 +48,10 @@ def test_a_text_that_comes_token_by_token_takes_room_for_what_it_is() -> None:
     for position in range(5000):
         show(session, position, 1)
     assert table._kept.taken == 8192
+
+
+def test_rows_that_another_drafter_of_the_sequence_reads_are_not_kept_beside_tokens() -> None:
+    history = ObservedRows(context_tokens=None, pack=None)
+    history.add(0, (5, 6), object())
+    history.add(2, (7,), object())
+    assert [observed.features for observed in history.since(0, 3)] == [None, None]

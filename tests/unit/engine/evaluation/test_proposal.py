@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from engine.measurement.proposal import DepthTrial, described, proposed
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.drafters.ngram import NgramModel
+from engine.errors import UsageError
+from engine.measurement.proposal import DepthTrial, TrialSettings, described, proposed, try_depths
 
 TRIALS = (DepthTrial(0, 100, 1.0), DepthTrial(1, 100, 0.8), DepthTrial(3, 100, 0.5), DepthTrial(7, 100, 0.625))
 
@@ -16,3 +23,9 @@ def test_where_plain_decoding_is_fastest_the_least_slow_depth_is_proposed_and_sa
     slow = (DepthTrial(0, 100, 0.1), *TRIALS[1:])
     assert proposed(slow).depth == 3
     assert "3: 0.20x" in described(slow)
+
+
+def test_one_token_of_which_no_step_is_timed_proposes_nothing() -> None:
+    engine: Any = SimpleNamespace(drafter=NgramModel())
+    with pytest.raises(UsageError, match="expected --max-new of at least 2"):
+        try_depths(engine, [(1, 2)], 3, TrialSettings(max_new_tokens=1))
