@@ -263,7 +263,7 @@ def _items(
     if metric.aggregate == "share":
         tail = 0.5 + evidence.confidence(CONFIDENCE) / 2.0
         interval = (rate_lower(k, n, tail), rate_upper(k, n, tail))
-        shown = f"{k / n:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %, {k} of {n} items"
+        shown = f"{figures.proportion(k / n, interval)} 95 %, {k} of {n} items"
     shown += _other_repeats(counted)
     shown += best_of(evidence.looks)
     shown += _direction(metric)
