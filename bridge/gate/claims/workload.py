@@ -361,4 +361,4 @@ def _earlier(metric: MetricDefinition, evidence: Evidence, own: Series) -> dict[
 
 
 def _number(value: float) -> str:
-    return figures.shown(value, figures.UNITLESS).value
+    return str(figures.shown(value, figures.UNITLESS))

@@ -65,6 +65,15 @@ def test_a_mean_of_many_values_says_what_they_lie_between():
     assert many.detail["values"][100] == 1.1
 
 
+def test_each_value_of_a_few_or_of_a_mean_keeps_its_prefix():
+    """A value without one is a million times less than it was, beside a whole number that is printed whole."""
+    values = (2_500_000.5, 3_000_000.0, 2_750_000.5)
+    few = claim(free(values, "median"))
+    assert "the median of 3 runs: 2.500 M, 2.750 M, 3,000,000" in few.wording, few.wording
+    mean = claim(free((*values, 3_100_000.5, 3_200_000.5, 3_300_000.5), "mean"))
+    assert "the mean of 2.500 M, 2.750 M, 3,000,000, 3.100 M, 3.200 M, 3.300 M, if seeds" in mean.wording, mean.wording
+
+
 def test_a_confirmed_median_is_recomputed():
     median = claim(trained())
     assert median.decision == "evidence"
