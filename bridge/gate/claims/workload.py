@@ -176,7 +176,7 @@ def _over_runs(
         over = f"{runs} runs" if runs == count else f"{count} seed{'s' if count > 1 else ''} in {runs} runs"
         each = "in one run" if runs == 1 else f"the {metric.aggregate} of {over}: {_listed(values)}"
         return f"{figures.shown(value, metric.unit)}{unitless}, {each}"
-    text = f"{figures.shown(value, metric.unit, interval[:2])} {interval[2] * 100:.3g} %{unitless}"
+    text = f"{figures.shown(value, metric.unit, interval[:2])} {min(99.9, interval[2] * 100):.3g} %{unitless}"
     if metric.aggregate == "median":
         return text
     return f"{text}, the mean of {_listed(values)}, if seeds scatter symmetrically"

@@ -113,6 +113,14 @@ def test_tables_show_what_every_run_gave_with_the_digits_of_its_sentence():
     assert value_text(few) == "12.50 nats"
 
 
+def test_the_interval_of_one_of_very_many_is_not_printed_as_sure():
+    case = free(tuple(1.0 + n / 1000 for n in range(8)), "mean")
+    case.record["attempt"]["looks"] = 200
+    chosen = claim(case.seal())
+    assert chosen.confidence == pytest.approx(1.0 - 0.05 / 200)
+    assert "] 99.9 %, the mean of 1, 1.001, " in chosen.wording, chosen.wording
+
+
 def test_what_was_declared_exact_and_differs_carries_no_claim():
     values = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0 + 1e-9)
     assert claim(trained(values, again=False)).decision == "evidence"
