@@ -15,6 +15,7 @@ _PLAIN_LEAST: Final = 1e-4
 _NOISE: Final = 1e-9
 """By this share of a number floating point alone makes bounds differ."""
 _ROUNDED: Final = 1e-6
+"""By this share of its last digit a bound may be rounded towards the other: floating point alone moves it so far."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,7 @@ def shown(
 
 
 def outward(low: float, high: float, decimals: int) -> tuple[float, float]:
-    """Return bounds with so many digits after the point, neither of them rounded towards the other.
-
-    A millionth of the last digit may be floating point's alone, and moves none.
-    """
+    """Return bounds with so many digits after the point, neither of them rounded towards the other."""
     unit = float(f"1e{-decimals}")
     least, most = round(low, decimals), round(high, decimals)
     if least - low > _ROUNDED * unit:
