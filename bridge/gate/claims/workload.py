@@ -29,7 +29,7 @@ from bridge.records.workload import MetricDefinition, WorkloadDefinition
 
 REPEATS_LEAST: Final = 6
 """Six values are the fewest whose range covers the median in 95 %: 1 - 2 / 2**6 = 96.9 %."""
-_VALUES_SHOWN: Final = 48  # of up to eleven characters each: a wording has 1024
+_LISTED_MOST_CHARS: Final = 640  # a wording has 1024
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -193,8 +193,9 @@ def _covering(
 
 def _listed(values: Sequence[float]) -> str:
     """Return sorted values for people: each of them, or what they lie between where a sentence has no room for all."""
-    if len(values) <= _VALUES_SHOWN:
-        return ", ".join(_number(one) for one in values)
+    listed = ", ".join(map(_number, values))
+    if len(listed) <= _LISTED_MOST_CHARS:
+        return listed
     return f"{len(values)} values from {_number(values[0])} to {_number(values[-1])}"
 
 

@@ -65,6 +65,12 @@ def test_a_mean_of_many_values_says_what_they_lie_between():
     assert many.detail["values"][100] == 1.1
 
 
+def test_a_mean_of_long_whole_numbers_fits_into_its_sentence():
+    mean = claim(free(tuple(1_234_567_890_123.0 + 10_000_000 * n for n in range(48)), "mean"))
+    assert mean.n == 48
+    assert "the mean of 48 values from 1,234,567,890,123 to 1,235,037,890,123, if seeds" in mean.wording
+
+
 def test_each_value_of_a_few_or_of_a_mean_keeps_its_prefix():
     """A value without one is a million times less than it was, beside a whole number that is printed whole."""
     values = (2_500_000.5, 3_000_000.0, 2_750_000.5)
