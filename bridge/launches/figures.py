@@ -14,6 +14,8 @@ _PREFIXES: Final = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"
 _PLAIN_LEAST: Final = 1e-4
 _NOISE: Final = 1e-9
 """By this share of a number floating point alone makes bounds differ."""
+_ROUNDED: Final = 1e-6
+"""By this share of its last digit a bound may be rounded towards the other: floating point alone moves it so far."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def shown(
     """Return a number as it is printed.
 
     An exact count, a whole number without spread, is printed whole. Otherwise the interval's half-width fixes the
-    digits, two of its own; without an interval there are `digits`.
+    digits, two of its own, and bounds are rounded outwards; without an interval there are `digits`.
 
     Args:
         value: the number.
@@ -53,8 +55,26 @@ def shown(
     exact = half == 0.0 and float(value).is_integer() and abs(value) < 1e15
     scale, prefix = (1.0, "") if exact else _scale(value)
     decimals = 0 if exact else _decimals(value / scale, half / scale, digits)
-    text = [_text(number / scale, decimals, sign=sign) for number in (value, *(interval or ()))]
+    bounds = () if interval is None else outward(interval[0] / scale, interval[1] / scale, decimals)
+    text = [_text(number, decimals, sign=sign) for number in (value / scale, *bounds)]
     return Shown(text[0], f" [{text[1]}, {text[2]}]" if interval is not None else "", _unit(unit, prefix))
+
+
+def outward(low: float, high: float, decimals: int) -> tuple[float, float]:
+    """Return bounds with so many digits after the point, neither of them rounded towards the other."""
+    unit = float(f"1e{-decimals}")
+    least, most = round(low, decimals), round(high, decimals)
+    if least - low > _ROUNDED * unit:
+        least = round(least - unit, decimals)
+    if high - most > _ROUNDED * unit:
+        most = round(most + unit, decimals)
+    return least, most
+
+
+def proportion(value: float, interval: tuple[float, float]) -> str:
+    """Return a share with its bounds, three digits after the point."""
+    low, high = outward(*interval, 3)
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def digits_of(detail: object) -> int:

@@ -15,6 +15,8 @@ from typing import Final
 
 from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.estimate import Estimate, Launch
+from bridge.launches.sittings import SITTINGS_AS_UNITS, Unit, unlike
+from bridge.launches.standing import over_sittings
 from bridge.launches.wording import interval_text
 
 LOADED_MOST: Final = 20
@@ -58,21 +60,24 @@ class LoadedRatio:
     Attributes:
         free, loaded: without and with the runner's own load.
         slope: the second over the first.
+        middle: the mean of both, which nobody quotes by itself.
         launches: how many, half of them at each end.
         sd: between launches of a block at one load, on the log scale.
+        unit: what the intervals are over.
     """
 
     free: Estimate
     loaded: Estimate
     slope: Estimate
+    middle: Estimate
     launches: int
     sd: float
+    unit: Unit = "launch"
 
     def bounds(self, looks: int = 1) -> ShownInterval:
         """Return the interval that covers both ends: a word that it allows is allowed at each."""
         ends = [ShownInterval.of(end, looks) for end in (self.free, self.loaded)]
-        middle = (self.free.log_ratio + self.loaded.log_ratio) / 2.0
-        return ShownInterval(math.exp(middle), min(end.low for end in ends), max(end.high for end in ends))
+        return ShownInterval(self.middle.value, min(end.low for end in ends), max(end.high for end in ends))
 
     def shown(self, looks: int = 1) -> ShownLoads:
         """Return both ratios and the slope as they are printed, corrected for the looks they were chosen from."""
@@ -123,7 +128,39 @@ def over_loads(launches: Sequence[Launch], blocks: int = 1) -> LoadedRatio | Non
     own = {loaded: max(sd, math.sqrt(squares[loaded] / (df / 2.0))) for loaded in ends}
     free, loaded = (Estimate(ends[end], own[end] / math.sqrt(count / 2.0), df) for end in (False, True))
     slope = Estimate(ends[True] - ends[False], sd * math.sqrt(4.0 / count), df)
-    return LoadedRatio(free, loaded, slope, count, sd)
+    middle = Estimate((ends[False] + ends[True]) / 2.0, sd / math.sqrt(count), df)
+    return LoadedRatio(free, loaded, slope, middle, count, sd)
+
+
+def pool_loads(sittings: Sequence[Sequence[Launch]], blocks: int = 1) -> LoadedRatio | None:
+    """Return the ratio at both ends over all sittings; None where `over_loads` of their launches has none.
+
+    All launches count alike, but three sittings or more that differ at either end by more than their launches say are
+    the units themselves, as they are where no load is drawn.
+
+    Args:
+        sittings: launches of each, in the order they ran.
+        blocks: how many blocks of prompts there are.
+    """
+    wholes = [whole for sitting in sittings if (whole := whole_loads(sitting, blocks))]
+    together = over_loads([launch for whole in wholes for launch in whole], blocks)
+    if together is None or len(wholes) < SITTINGS_AS_UNITS:
+        return together
+    free, loaded = (
+        [_mean([launch for launch in whole if launch.loaded == end]) for whole in wholes] for end in (False, True)
+    )
+    apart = ((free, together.free.log_ratio), (loaded, together.loaded.log_ratio))
+    between = math.fsum(
+        len(whole) / 2.0 * (own - mean) ** 2 for means, mean in apart for whole, own in zip(wholes, means, strict=True)
+    )
+    upper, df = 2 * (len(wholes) - 1), together.slope.df
+    if not unlike(between, upper, together.sd**2 * df - between, df - upper):
+        return together
+    ends = list(zip(free, loaded, strict=True))
+    slope, middle = over_sittings([b - a for a, b in ends]), over_sittings([(a + b) / 2.0 for a, b in ends])
+    return LoadedRatio(
+        over_sittings(free), over_sittings(loaded), slope, middle, together.launches, together.sd, "sitting"
+    )
 
 
 def draw_loads(blocks: int, draw: random.Random) -> frozenset[int]:

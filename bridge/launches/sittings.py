@@ -52,7 +52,7 @@ def pool(sittings: Sequence[Sequence[Launch]], blocks: int = 1) -> PooledRatio |
     if together is None:
         return None
     count = together.launches
-    if len(wholes) >= SITTINGS_AS_UNITS and _difference_p(wholes, blocks) < DIFFERENT_ALPHA:
+    if len(wholes) >= SITTINGS_AS_UNITS and _differ(wholes, blocks):
         each = [means(whole, blocks)[0] for whole in wholes]
         middle = math.fsum(each) / len(each)
         variance = math.fsum((value - middle) ** 2 for value in each) / (len(each) - 1)
@@ -61,18 +61,29 @@ def pool(sittings: Sequence[Sequence[Launch]], blocks: int = 1) -> PooledRatio |
     return PooledRatio(together.log_ratio, together.error, together.df, "launch", len(wholes), count)
 
 
-def _difference_p(wholes: Sequence[Sequence[Launch]], blocks: int) -> float:
-    """Return the p-value of equal sittings: one-way F test on log ratios whose block means are removed."""
+def unlike(between: float, upper: float, within: float, lower: float) -> bool:
+    """Return whether sittings differ by more than their launches say: F test at 5 %.
+
+    Args:
+        between: sum of squares that the sittings explain.
+        upper: its degrees of freedom.
+        within: sum of squares that they leave.
+        lower: its degrees of freedom.
+    """
+    if lower < 1:
+        return False
+    if within <= 0.0:
+        return between > 0.0
+    ratio = between / upper / (within / lower)
+    return beta_cdf(lower / (lower + upper * ratio), lower / 2.0, upper / 2.0) < DIFFERENT_ALPHA
+
+
+def _differ(wholes: Sequence[Sequence[Launch]], blocks: int) -> bool:
+    """Return whether sittings differ, by their log ratios without the means of blocks."""
     count = sum(len(whole) for whole in wholes)
     overall, groups = means([launch for whole in wholes for launch in whole], blocks)
     own = [means(whole, blocks)[0] for whole in wholes]
     between = math.fsum(len(w) * (mean - overall) ** 2 for w, mean in zip(wholes, own, strict=True))
     total = math.fsum((launch.log_ratio - groups[launch.block]) ** 2 for whole in wholes for launch in whole)
-    upper, lower = len(wholes) - 1, count - blocks - len(wholes) + 1
-    within = total - between
-    if lower < 1:
-        return 1.0
-    if within <= 0.0:
-        return 1.0 if between <= 0.0 else 0.0
-    ratio = between / upper / (within / lower)
-    return beta_cdf(lower / (lower + upper * ratio), lower / 2.0, upper / 2.0)
+    upper = len(wholes) - 1
+    return unlike(between, upper, total - between, count - blocks - upper)

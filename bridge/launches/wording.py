@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.launches.attempts import ShownInterval
+from bridge.launches.figures import outward
 
 FASTER: Final = 1.02  # below 2 % nobody would notice
 EQUIVALENT: Final = 0.05
@@ -162,12 +163,13 @@ def best_of(looks: int) -> str:
 def interval_text(bounds: ShownInterval) -> str:
     """Return a ratio and its interval, with the digits that its half-width says something of: two at least.
 
-    A ratio far below 1 has as many as it takes not to be 0.
+    A ratio far below 1 has as many as it takes not to be 0. Bounds are rounded outwards.
     """
     half = (bounds.high - bounds.low) / 2.0
     first = _first_digit(bounds.value)
     digits = max(2, first, min(max(4, first + 1), -math.floor(math.log10(half))) if half > 0.0 else 0)
-    return f"{bounds.value:.{digits}f}x [{bounds.low:.{digits}f}, {bounds.high:.{digits}f}] 95 %"
+    low, high = outward(bounds.low, bounds.high, digits)
+    return f"{bounds.value:.{digits}f}x [{low:.{digits}f}, {high:.{digits}f}] 95 %"
 
 
 def sittings(count: int, load: float | None, *, units: bool = False) -> str:

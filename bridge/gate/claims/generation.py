@@ -15,6 +15,7 @@ from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt, expected_
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.report_kinds import ACCEPTANCE
 from bridge.gate.stats.ratio import Ratio, known_ratio
+from bridge.launches import figures
 from bridge.launches.wording import best_of
 from bridge.records.verdict import Premise
 
@@ -62,7 +63,8 @@ def _accepted(
     if everything is None:
         return
     worse = before if before is not None and before.value < everything.value else everything
-    low, high = worse.interval(evidence.confidence(CONFIDENCE))
+    interval = worse.interval(evidence.confidence(CONFIDENCE))
+    low, high = figures.outward(*interval, 2)
     chosen = best_of(evidence.looks)
     drafted = sum(sample["counters"]["drafted_tokens"] for sample in candidate.measured)
     accepted = sum(sample["counters"]["accepted_tokens"] for sample in candidate.measured)
@@ -78,7 +80,7 @@ def _accepted(
             f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts"
             f"{chosen}",
         ),
-        interval=(low, high),
+        interval=interval,
         unit="tokens/forward",
         arms=(candidate.name,),
         detail={
@@ -216,13 +218,13 @@ def throughput(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     if stamped is not None:
         yield replace(stamped, arms=tuple(arm.name for arm in arms.reference))
         return
-    low, high = rate.interval(CONFIDENCE)
+    shown = figures.shown(rate.value, "tokens/s", rate.interval(CONFIDENCE))
     yield replace(
         ClaimDraft.of_ratio(
             "baseline_tokens_per_s",
             "secondary" if arms.candidate is not None else "primary",
             rate,
-            f"native decoding {rate.value:.1f} tokens/s [{low:.1f}, {high:.1f}] 95 %, {rate.n} prompts",
+            f"native decoding {shown} 95 %, {rate.n} prompts",
         ),
         unit="tokens/s",
         arms=tuple(arm.name for arm in arms.reference),

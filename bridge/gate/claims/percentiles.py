@@ -166,7 +166,7 @@ def median_interval(values: Sequence[float], least: float = CONFIDENCE) -> tuple
     best: tuple[float, float, float] | None = None
     below = 0.0
     for drop in range(n // 2):
-        below += math.comb(n, drop) / 2.0**n
+        below += math.comb(n, drop) / (1 << n)
         confidence = 1.0 - 2.0 * below
         if confidence < least:
             break

@@ -18,6 +18,7 @@ from bridge.gate.facts.earlier_attempts import left_out, standing_of, told
 from bridge.gate.facts.served_answers import ARMS, Served, ServedAnswer, served_of
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.binomial import rate_lower, rate_upper
+from bridge.launches.figures import proportion
 from bridge.launches.wording import best_of
 from bridge.records.verdict import Premise
 from bridge.records.workload import MetricDefinition, WorkloadDefinition
@@ -174,7 +175,7 @@ def _same_answers(metric: MetricDefinition, role: Role, pool: _Pool) -> ClaimDra
     interval = (min(low for low, _ in bounds), max(high for _, high in bounds))
     parted = [_common_length(first, second) for first, second in every if first != second]
     where = f"; the first difference after {min(parted)} characters" if parted else ""
-    covers = f"{same / len(every):.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %"
+    covers = f"{proportion(same / len(every), interval)} 95 %"
     shown = f"{covers}, {same} of {len(every)} prompts{pool.runs}{best_of(pool.looks)}{pool.spoilt}{where}"
     return ClaimDraft(
         id=metric.name,

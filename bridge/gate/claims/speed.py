@@ -268,8 +268,8 @@ def _other_candidates(report: Report, evidence: Evidence) -> Iterator[ClaimDraft
 
 def shown_ratio(ratio: Ratio) -> str:
     """Return a ratio with its interval and number of prompts."""
-    low, high = ratio.interval(CONFIDENCE)
-    return f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
+    bounds = ShownInterval(ratio.value, *ratio.interval(CONFIDENCE))
+    return f"{wording.interval_text(bounds)}, {ratio.n} prompts"
 
 
 def _secondaries(report: Report, arms: Arms, earlier: tuple[Arms, ...], names: tuple[str, ...]) -> Iterator[ClaimDraft]:

@@ -29,7 +29,7 @@ from bridge.records.workload import MetricDefinition, WorkloadDefinition
 
 REPEATS_LEAST: Final = 6
 """Six values are the fewest whose range covers the median in 95 %: 1 - 2 / 2**6 = 96.9 %."""
-_VALUES_SHOWN: Final = 48  # of up to eleven characters each: a wording has 1024
+_LISTED_MOST_CHARS: Final = 640  # a wording has 1024
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -176,7 +176,7 @@ def _over_runs(
         over = f"{runs} runs" if runs == count else f"{count} seed{'s' if count > 1 else ''} in {runs} runs"
         each = "in one run" if runs == 1 else f"the {metric.aggregate} of {over}: {_listed(values)}"
         return f"{figures.shown(value, metric.unit)}{unitless}, {each}"
-    text = f"{figures.shown(value, metric.unit, interval[:2])} {interval[2] * 100:.3g} %{unitless}"
+    text = f"{figures.shown(value, metric.unit, interval[:2])} {min(99.9, interval[2] * 100):.3g} %{unitless}"
     if metric.aggregate == "median":
         return text
     return f"{text}, the mean of {_listed(values)}, if seeds scatter symmetrically"
@@ -193,8 +193,9 @@ def _covering(
 
 def _listed(values: Sequence[float]) -> str:
     """Return sorted values for people: each of them, or what they lie between where a sentence has no room for all."""
-    if len(values) <= _VALUES_SHOWN:
-        return ", ".join(_number(one) for one in values)
+    listed = ", ".join(map(_number, values))
+    if len(listed) <= _LISTED_MOST_CHARS:
+        return listed
     return f"{len(values)} values from {_number(values[0])} to {_number(values[-1])}"
 
 
@@ -263,7 +264,7 @@ def _items(
     if metric.aggregate == "share":
         tail = 0.5 + evidence.confidence(CONFIDENCE) / 2.0
         interval = (rate_lower(k, n, tail), rate_upper(k, n, tail))
-        shown = f"{k / n:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %, {k} of {n} items"
+        shown = f"{figures.proportion(k / n, interval)} 95 %, {k} of {n} items"
     shown += _other_repeats(counted)
     shown += best_of(evidence.looks)
     shown += _direction(metric)
@@ -361,4 +362,4 @@ def _earlier(metric: MetricDefinition, evidence: Evidence, own: Series) -> dict[
 
 
 def _number(value: float) -> str:
-    return figures.shown(value, figures.UNITLESS).value
+    return str(figures.shown(value, figures.UNITLESS))

@@ -15,7 +15,7 @@ from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report
 from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.estimate import Launch, rotations
-from bridge.launches.loads import LoadedRatio, ShownLoads, over_loads, whole_loads
+from bridge.launches.loads import LoadedRatio, ShownLoads, pool_loads, whole_loads
 from bridge.launches.sittings import PooledRatio, pool
 from bridge.launches.stopping import LaunchRule, in_groups
 from bridge.launches.wording import RatioWords
@@ -311,18 +311,16 @@ def _at_drawn_loads(
         looks: as they are named, and as the interval is corrected for.
         spoilt: which earlier attempts are left out, or in and out, in words.
     """
-    wholes = [whole for sitting in sittings if (whole := whole_loads(sitting, blocks))]
-    launches = [launch for whole in wholes for launch in whole]
-    ends = over_loads(launches, blocks)
+    ends = pool_loads(sittings, blocks)
     if ends is None:
         return None
-    without = over_loads([launch for sitting in beyond_doubt for launch in whole_loads(sitting, blocks)], blocks)
+    without = pool_loads(beyond_doubt, blocks)
     shown = weaker(ends.bounds(looks[1]), None if without is None else without.bounds(looks[1]))
     loads = ends.shown(looks[1]).weaker(None if without is None else without.shown(looks[1]))
-    logs = tuple(launch.log_ratio for launch in launches)
-    error = ends.slope.error / 2.0  # of their mean, which nobody quotes by itself
-    middle = (ends.free.log_ratio + ends.loaded.log_ratio) / 2.0
-    pooled = PooledRatio(middle, error, ends.slope.df, "launch", len(wholes), ends.launches)
+    wholes = [whole for sitting in sittings if (whole := whole_loads(sitting, blocks))]
+    logs = tuple(launch.log_ratio for whole in wholes for launch in whole)
+    middle = ends.middle
+    pooled = PooledRatio(middle.log_ratio, middle.error, middle.df, ends.unit, len(wholes), ends.launches)
     return SeriesRatio(pooled, shown, looks[0], logs, spoilt, ends, loads)
 
 

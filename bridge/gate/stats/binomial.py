@@ -81,7 +81,7 @@ def sign_test(values: Sequence[float]) -> float:
     """Return the exact two-sided p-value of a median of 0 (Dixon & Mood, JASA 41, 1946); a 0 is for neither side."""
     n = len(values)
     more = max(sum(value > 0.0 for value in values), sum(value < 0.0 for value in values))
-    return min(1.0, 2.0 * math.fsum(math.comb(n, count) for count in range(more, n + 1)) / 2.0**n)
+    return min(1.0, 2 * sum(math.comb(n, count) for count in range(more, n + 1)) / (1 << n))
 
 
 def _check(successes: int, n: int) -> None:

@@ -14,6 +14,7 @@ from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import BOUNDED_KV
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.trend import line
+from bridge.launches.figures import outward
 
 Point = StatedPoint
 _SPAN_MIN: Final = 4
@@ -78,6 +79,7 @@ def _flat(name: str, mine: Sequence[Point], most: float) -> Iterator[ClaimDraft]
     longest = max(by_context)
     growth = trend.upper(0.95) * longest / statistics.median(held(p) for p in mine)
     said = "flat" if growth <= most else "not flat"
+    _, percent = outward(0.0, growth * 100.0, 1)
     yield ClaimDraft(
         id=f"flat_{name}",
         role="secondary",
@@ -86,7 +88,7 @@ def _flat(name: str, mine: Sequence[Point], most: float) -> Iterator[ClaimDraft]
         n=len(by_context),
         arms=(name,),
         wording=(
-            f"{name} is {said}: at most {growth * 100:.1f} % growth up to {longest} tokens "
+            f"{name} is {said}: at most {percent:.1f} % growth up to {longest} tokens "
             f"(95 % upper bound over {len(by_context)} contexts)"
         ),
         detail={"flat": growth <= most},

@@ -28,6 +28,7 @@ from bridge.gate.kinds.bounded_recall.drafts import declared_problems, drafted_p
 from bridge.gate.report_kinds import BOUNDED_RECALL
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower
+from bridge.launches.figures import outward
 from bridge.launches.wording import best_of
 from bridge.records.run import CacheShape
 
@@ -89,8 +90,9 @@ def _recall(
     confidence, margin = (float(evidence.profile[name]) for name in ("recall_confidence", "recall_margin"))
     right, n = sum(answer["correct"] for answer in mine), len(mine)
     low = rate_lower(right, n, evidence.confidence(confidence))
+    least, _ = outward(low * 100.0, 100.0, 1)
     arm = one["arm"]
-    wording = f"{arm}: {right} of {n} codes found, at least {low * 100:.1f} % (95 % one-sided)"
+    wording = f"{arm}: {right} of {n} codes found, at least {least:.1f} % (95 % one-sided)"
     detail: dict[str, float] = {}
     theirs = {answer["prompt_digest"]: answer["correct"] for answer in native}
     common = [answer for answer in mine if answer["prompt_digest"] in theirs]
@@ -98,9 +100,10 @@ def _recall(
         gained = sum(answer["correct"] and not theirs[answer["prompt_digest"]] for answer in common)
         lost = sum(theirs[answer["prompt_digest"]] and not answer["correct"] for answer in common)
         bound = paired_difference_lower(gained, lost, len(common), evidence.confidence(confidence))
+        difference, _ = outward(bound * 100.0, 100.0, 1)
         known = preserved(sum(theirs.values()), len(theirs), bound, margin)
         kept = "preserved" if known else "not shown to be preserved"
-        wording += f", {kept} within {margin * 100:.0f} points of native ({bound * 100:+.1f})"
+        wording += f", {kept} within {margin * 100:.0f} points of native ({difference:+.1f})"
         detail = {"difference_lower_95": bound, "native": sum(theirs.values())}
     return ClaimDraft(
         id="recall" if primary else f"recall_{arm}",

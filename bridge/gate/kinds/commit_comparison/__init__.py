@@ -15,6 +15,7 @@ from bridge.gate.rule import report_rule
 from bridge.gate.stats.ratio import Ratio
 from bridge.launches import wording
 from bridge.launches.attempts import ShownInterval
+from bridge.launches.figures import outward
 from bridge.launches.stopping import MODELS
 from bridge.records.verdict import Premise
 
@@ -87,7 +88,7 @@ def _over_passes(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     each = [ratio_of(arms, set(launches)) for launches in passes]
     if ratio is None or any(one is None for one in each) or arms.candidate is None or not arms.reference:
         return
-    low, high = ratio.interval(CONFIDENCE)
+    low, high = outward(*ratio.interval(CONFIDENCE), 3)
     slower = [one for one in each if one is not None and one.interval(CONFIDENCE)[1] < 1.0 - margin]
     if len(slower) == len(each) and len(each) > 1:
         said = f"head is slower than base by more than {margin * 100:.0f} %, confirmed by a second pass"

@@ -11,6 +11,7 @@ from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import F_THETA_TRAINING
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.ratio import paired_ratio
+from bridge.launches.figures import outward
 
 
 def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -30,7 +31,7 @@ def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
     )
     held = report.body["rows"]["held_out"]
     ratio = paired_ratio([row["loss_after"] for row in held], [row["loss_before"] for row in held])
-    low, high = ratio.interval(CONFIDENCE)
+    low, high = outward(*ratio.interval(CONFIDENCE), 3)
     yield ClaimDraft.of_ratio(
         "held_out_loss_ratio",
         "primary",

@@ -10,6 +10,7 @@ from typing import Final
 
 from bridge.gate.claims import ClaimDraft
 from bridge.gate.claims.generation import answers, native_right, paired_answers
+from bridge.gate.claims.speed import shown_ratio
 from bridge.gate.declared.row_views import StatedError
 from bridge.gate.facts.model_sizes import shape_of
 from bridge.gate.facts.samples import Arm, Arms, arms_of, by_prompt
@@ -18,6 +19,7 @@ from bridge.gate.report_kinds import KV_QUANTISATION
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower
 from bridge.gate.stats.ratio import paired_ratio
+from bridge.launches.figures import outward
 from bridge.launches.wording import best_of
 from bridge.records.run import CacheShape
 
@@ -35,7 +37,8 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         if found:
             right, n = sum(found.values()), len(found)
             low = rate_lower(right, n, evidence.confidence(confidence))
-            wording = f"{arm.name}: {right} of {n} needles found, at least {low * 100:.1f} % (95 % one-sided)"
+            least, _ = outward(low * 100.0, 100.0, 1)
+            wording = f"{arm.name}: {right} of {n} needles found, at least {least:.1f} % (95 % one-sided)"
             if arm.role == "candidate" and arms.baseline is not None and answers(arms.baseline):
                 gained, lost, common = paired_answers(arm, arms.baseline)
                 corrected = evidence.confidence(confidence)
@@ -75,9 +78,7 @@ def _cost(arm: Arm, native: Arm) -> Iterator[ClaimDraft]:
     common = [prompt for prompt in times[0] if prompt in times[1]]
     if len(common) > 1:
         ratio = paired_ratio([times[0][p] for p in common], [times[1][p] for p in common])
-        low, high = ratio.interval(0.95)
-        shown = f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
-        shown = f"{arm.name}: decode time of a token, native over quantised {shown}"
+        shown = f"{arm.name}: decode time of a token, native over quantised {shown_ratio(ratio)}"
         yield _informing(f"decode_speedup_{arm.name}", ratio.value, "ratio", (arm, native), shown)
 
 

@@ -9,6 +9,7 @@ from bridge.gate.claims import ClaimDraft, generation, latency, speed
 from bridge.gate.facts.samples import Arm, arms_of
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower
+from bridge.launches.figures import outward
 from bridge.launches.wording import best_of
 
 
@@ -35,7 +36,8 @@ def _recall(arm: Arm, evidence: Evidence) -> Iterator[ClaimDraft]:
     right, n = sum(found.values()), len(found)
     confidence = float(evidence.profile["recall_confidence"])
     low = rate_lower(right, n, evidence.confidence(confidence))
-    shown = f"{right} of {n} needles found, at least {low * 100:.1f} % ({confidence * 100:.0f} % one-sided)"
+    least, _ = outward(low * 100.0, 100.0, 1)
+    shown = f"{right} of {n} needles found, at least {least:.1f} % ({confidence * 100:.0f} % one-sided)"
     shown += best_of(evidence.looks)
     yield ClaimDraft(
         id="recall",
@@ -57,6 +59,7 @@ def _preserved(ours: Arm, theirs: Arm, evidence: Evidence) -> Iterator[ClaimDraf
         return
     confidence, margin = (float(evidence.profile[name]) for name in ("recall_confidence", "recall_margin"))
     low = paired_difference_lower(gained, lost, n, evidence.confidence(confidence))
+    least, _ = outward(low * 100.0, 100.0, 1)
     found = generation.native_right(ours, theirs)
     kept = preserved(found, n, low, margin)
     said = f"preserved within {margin * 100:.0f} points" if kept else "not shown to be preserved"
@@ -71,7 +74,7 @@ def _preserved(ours: Arm, theirs: Arm, evidence: Evidence) -> Iterator[ClaimDraf
         baseline=theirs.name,
         arms=(ours.name, theirs.name),
         wording=(
-            f"recall {said}: difference at least {low * 100:+.1f} points ({confidence * 100:.0f} % one-sided), "
+            f"recall {said}: difference at least {least:+.1f} points ({confidence * 100:.0f} % one-sided), "
             f"{n} paired needles, {found} of them found by {theirs.name}{best_of(evidence.looks)}"
         ),
         detail={"gained": gained, "lost": lost, "reference": found, "preserved": kept},

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from bridge.gate.claims import CONFIDENCE, ClaimDraft
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.ratio import paired_ratio
+from bridge.launches.figures import outward
 
 
 def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -21,7 +22,7 @@ def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
         if size == 1 or context not in single or len(row["seconds"]) != len(single[context]) or len(row["seconds"]) < 2:
             continue
         ratio = paired_ratio(row["seconds"], single[context])
-        low, high = ratio.interval(CONFIDENCE)
+        low, high = outward(*ratio.interval(CONFIDENCE), 2)
         name = f"verify_{size}_at_{context}"
         yield ClaimDraft.of_ratio(
             name,

@@ -189,6 +189,6 @@ def test_a_fresh_clone_verifies_and_quotes_committed_evidence_with_the_key_that_
         ran = requester.run(verb, *map(str, sorted(DOCS.parent.glob(place))), *rest)
         assert ran.code == 0, ran.out + ran.err
         printed += ran.out
-    assert "line-fit epochs=5 lr=0.1: final_loss 0.0061 squared error [0.0033, 0.0074] 96.9 %" in printed
+    assert "line-fit epochs=5 lr=0.1: final_loss 0.0061 squared error [0.0032, 0.0074] 96.9 %" in printed
     assert "k3-fused-allmlx-code depth=0 prompts=code-structured: over 10 sittings in 1h32m: decode faster" in printed
     assert requester.run("quote", str(DOCS / "evidence" / "line-fit.tar.xz")).code == 1

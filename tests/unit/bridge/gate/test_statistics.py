@@ -11,6 +11,7 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.gate.claims.percentiles import median_interval
 from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower, rate_upper, sign_test
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import paired_ratio
@@ -37,6 +38,15 @@ def test_the_sign_test_equals_scipys(values):
     more = sum(value > 0 for value in values)
     assert sign_test(values) == pytest.approx(scipy.stats.binomtest(more, len(values)).pvalue)
     assert sign_test([0.0] * 5 + [1.0]) == 1.0
+
+
+def test_more_values_than_a_power_of_two_fits_into_a_float_have_a_median_too():
+    n = 1200
+    assert sign_test([1.0] * 640 + [-1.0] * 560) == pytest.approx(scipy.stats.binomtest(640, n).pvalue)
+    dropped = max(count for count in range(n // 2) if scipy.stats.binom.cdf(count, n, 0.5) <= 0.025)
+    low, high, confidence = median_interval([float(place) for place in range(n)])
+    assert (low, high) == (dropped, n - 1 - dropped)
+    assert confidence == pytest.approx(1.0 - 2.0 * scipy.stats.binom.cdf(dropped, n, 0.5))
 
 
 def _data(seed, n, sigma, ratio=1.0):

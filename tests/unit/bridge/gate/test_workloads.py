@@ -65,6 +65,21 @@ def test_a_mean_of_many_values_says_what_they_lie_between():
     assert many.detail["values"][100] == 1.1
 
 
+def test_a_mean_of_long_whole_numbers_fits_into_its_sentence():
+    mean = claim(free(tuple(1_234_567_890_123.0 + 10_000_000 * n for n in range(48)), "mean"))
+    assert mean.n == 48
+    assert "the mean of 48 values from 1,234,567,890,123 to 1,235,037,890,123, if seeds" in mean.wording
+
+
+def test_each_value_of_a_few_or_of_a_mean_keeps_its_prefix():
+    """A value without one is a million times less than it was, beside a whole number that is printed whole."""
+    values = (2_500_000.5, 3_000_000.0, 2_750_000.5)
+    few = claim(free(values, "median"))
+    assert "the median of 3 runs: 2.500 M, 2.750 M, 3,000,000" in few.wording, few.wording
+    mean = claim(free((*values, 3_100_000.5, 3_200_000.5, 3_300_000.5), "mean"))
+    assert "the mean of 2.500 M, 2.750 M, 3,000,000, 3.100 M, 3.200 M, 3.300 M, if seeds" in mean.wording, mean.wording
+
+
 def test_a_confirmed_median_is_recomputed():
     median = claim(trained())
     assert median.decision == "evidence"
@@ -102,6 +117,14 @@ def test_tables_show_what_every_run_gave_with_the_digits_of_its_sentence():
     few = claim(trained((12.34561, 12.5, 12.6), again=False, bounds=None))
     assert few.wording.startswith("final_loss 12.50 nats, the median of 3 runs: ")
     assert value_text(few) == "12.50 nats"
+
+
+def test_the_interval_of_one_of_very_many_is_not_printed_as_sure():
+    case = free(tuple(1.0 + n / 1000 for n in range(8)), "mean")
+    case.record["attempt"]["looks"] = 200
+    chosen = claim(case.seal())
+    assert chosen.confidence == pytest.approx(1.0 - 0.05 / 200)
+    assert "] 99.9 %, the mean of 1, 1.001, " in chosen.wording, chosen.wording
 
 
 def test_what_was_declared_exact_and_differs_carries_no_claim():
@@ -278,7 +301,7 @@ def solved(*right, of=100, aggregate="share", again=False):
 
 def test_a_share_of_one_cell_of_several_has_the_interval_of_one_that_could_be_chosen():
     alone, case = claim(solved(90)), solved(90)
-    assert alone.wording.startswith("final_loss 0.900 [0.824, 0.951] 95 %, 90 of 100 items, higher is better"), alone
+    assert alone.wording.startswith("final_loss 0.900 [0.823, 0.951] 95 %, 90 of 100 items, higher is better"), alone
     case.record["attempt"]["looks"] = 8
     chosen = claim(case.seal())
     assert chosen.interval[0] < alone.interval[0] < alone.interval[1] < chosen.interval[1]

@@ -169,7 +169,9 @@ def test_one_interval_decides_every_word(low, high, word):
 def test_sentences_say_what_a_number_rests_on():
     bounds = ShownInterval(1.1, 1.05, 1.155)
     assert interval_text(bounds) == "1.10x [1.05, 1.16] 95 %"
-    assert interval_text(ShownInterval(1.1, 1.0967, 1.1034)) == "1.100x [1.097, 1.103] 95 %"
+    assert interval_text(ShownInterval(1.1, 1.0967, 1.1034)) == "1.100x [1.096, 1.104] 95 %"
+    assert interval_text(ShownInterval(1.76, 1.7451, 1.7749)) == "1.76x [1.74, 1.78] 95 %"
+    assert interval_text(ShownInterval(1.05, 1.0199, 1.08)) == "1.05x [1.01, 1.08] 95 %"
     assert wide(bounds, 0.03) == "half-width 4.8 %, not 3 %"
     assert wide(bounds, 0.05) == ""
     assert too_few(3, 8, 620.0) == "3 launches, a claim needs 8: about 11 minutes on this machine"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy
 
 from bridge.launches.estimate import Launch
-from bridge.launches.loads import draw_loads, over_loads, whole_loads
+from bridge.launches.loads import draw_loads, over_loads, pool_loads, whole_loads
 
 
 def drawn(blocks: int, rotations: int, *, slope: float = 0.1, sd: float = 0.02, seed: int = 1) -> list[Launch]:
@@ -70,6 +71,36 @@ def test_launches_without_their_counterpart_are_left_out():
     assert over_loads(launches, 5).launches == 10
     assert over_loads(drawn(5, 1), 5) is None
     assert over_loads([]) is None
+
+
+def moved(launches: list[Launch], apart: float, ends: set[bool]) -> list[Launch]:
+    """Return launches whose ratios at some of the loads are another sitting's."""
+    return [replace(launch, log_ratio=launch.log_ratio + apart * (launch.loaded in ends)) for launch in launches]
+
+
+def mean_at(sitting: list[Launch], loaded: bool) -> float:
+    return float(np.mean([launch.log_ratio for launch in sitting if launch.loaded == loaded]))
+
+
+@pytest.mark.parametrize("ends", [{False, True}, {False}, {True}])
+def test_three_sittings_that_differ_at_either_load_are_the_units_of_both_ends(ends):
+    sittings = [moved(drawn(5, 4, seed=seed), apart, ends) for seed, apart in enumerate((-0.2, 0.0, 0.2))]
+    ratio = pool_loads(sittings, 5)
+    means = {loaded: np.array([mean_at(sitting, loaded) for sitting in sittings]) for loaded in (False, True)}
+    expected = [(ratio.free, means[False]), (ratio.loaded, means[True]), (ratio.slope, means[True] - means[False])]
+    for estimate, values in expected:
+        assert estimate.log_ratio == pytest.approx(np.mean(values))
+        assert estimate.half_width() == pytest.approx(scipy.stats.t.ppf(0.98, 2) * scipy.stats.sem(values))
+    assert (ratio.unit, ratio.launches) == ("sitting", 60)
+    assert ratio.bounds().value == pytest.approx(math.exp((np.mean(means[False]) + np.mean(means[True])) / 2.0))
+
+
+def test_sittings_that_are_alike_or_too_few_leave_the_launches_the_units():
+    alike = [drawn(5, 4)] * 3
+    assert pool_loads(alike, 5) == over_loads([launch for sitting in alike for launch in sitting], 5)
+    apart = [moved(drawn(5, 4), by, {False, True}) for by in (0.0, 0.3)]
+    assert pool_loads(apart, 5).unit == "launch"
+    assert pool_loads([drawn(5, 1), []], 5) is None
 
 
 def test_half_of_a_rotation_is_drawn_and_the_odd_block_by_a_coin():
