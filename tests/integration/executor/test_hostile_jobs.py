@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
 import sys
 
 import pytest
 
+from bridge.executor.processes.cgroup import Cgroup
 from bridge.limits import MIB
+from bridge.records.jobspec import SandboxSpec
+from tests.fakes.local_jobs import RUN_ID
 from tests.integration.executor.hostile import FORKS, NO_TERM, limits_of, no_survivors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hostile programs are written for Linux")
@@ -87,6 +93,48 @@ while True:
 
     assert execution.ending == "limit"
     assert limits_of(execution)[0] == "tasks"
+    no_survivors(execution)
+
+
+CROWDED_UID = 54323  # of no other test: a thousand threads more would leave other runs of their user none
+CROWD = f"""
+import os, threading, time
+os.setgid({CROWDED_UID})
+os.setuid({CROWDED_UID})
+threading.stack_size(65536)
+for _ in range(1300): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print("there", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes a control group that a run cannot leave")
+def test_threads_that_other_runs_of_its_user_start_leave_a_run_in_a_control_group_its_own(plain, token):
+    group = Cgroup.create(f"{RUN_ID}-looked-for", memory_bytes=512 * MIB, threads=8)
+    counts = any((path / "pids.max").exists() for path in group.paths)
+    group.remove()
+    if not counts:
+        pytest.skip("root cannot bound the threads of a control group here")
+    program = f"""
+import os, threading, time
+print("waiting", flush=True)
+while not os.path.exists("go-on"): time.sleep(0.01)
+for _ in range(30): threading.Thread(target=time.sleep, args=(0.5,)).start()  # {token}
+"""
+    crowd: list[subprocess.Popen] = []
+    with contextlib.ExitStack() as stack:
+
+        def gather() -> None:
+            if b"waiting" in plain.heard and not crowd:
+                crowd.append(subprocess.Popen([sys.executable, "-c", CROWD], stdout=subprocess.PIPE))
+                stack.enter_context(crowd[0])
+                stack.callback(crowd[0].kill)
+                assert crowd[0].stdout.readline() == b"there\n"
+                (plain.directory.work / "go-on").touch()
+
+        execution = plain.run(program, stop=gather, sandbox=SandboxSpec(mode="off", uid=CROWDED_UID), tasks=60)
+
+    assert (execution.ending, execution.program_exit) == ("exited", 0), execution.log.decode()
     no_survivors(execution)
 
 
