@@ -240,9 +240,10 @@ class Subreaper:
                 # A user's threads include those of its other runs; a group counts the threads of this run alone.
                 which = None if name == "RLIMIT_NPROC" and any(counted) else getattr(resource, name, None)
                 if which is not None:
-                    hard = resource.getrlimit(which)[1]
-                    value = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
-                    resource.setrlimit(which, (value, value))
+                    hard, most = resource.getrlimit(which)[1], bound
+                    most += name == "RLIMIT_CPU"  # where both are one, the kernel kills, and no SIGXCPU says why
+                    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+                    resource.setrlimit(which, (min(bound, most), most))
             if plan["stage"]:
                 stage(plan["cover"], plan["stage"])
             prctl(PR_SET_NO_NEW_PRIVS, 1)
