@@ -99,7 +99,8 @@ def group(gid: int) -> bytes:
     return f"run:x:{gid}:\n".encode()
 
 
-HOSTS: Final = b"127.0.0.1 localhost\n::1 localhost\n"
+_HOSTNAME: Final = "sandbox"
+HOSTS: Final = f"127.0.0.1 localhost {_HOSTNAME}\n::1 localhost\n".encode()
 
 
 def options(scene: Scene, descriptors: Descriptors) -> list[str]:
@@ -107,7 +108,7 @@ def options(scene: Scene, descriptors: Descriptors) -> list[str]:
     given = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     given += [] if scene.network == "host" else ["--unshare-net"]
     given += ["--disable-userns"] if scene.abilities.disable_userns else []
-    given += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"]
+    given += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", _HOSTNAME]
     given += ["--json-status-fd", str(descriptors.status)]
     if descriptors.block is not None:
         given += ["--block-fd", str(descriptors.block)]

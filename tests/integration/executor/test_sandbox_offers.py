@@ -29,6 +29,12 @@ with socket.create_server(("127.0.0.1", 0)) as server:
     assert told(execution) == {"own": True}
 
 
+def test_the_name_that_the_machine_has_inside_leads_to_that_loopback(caged, token):
+    execution = caged.run(f"{TRY}\nimport socket\ntell(own=socket.gethostbyname(socket.gethostname()))  # {token}")
+
+    assert told(execution) == {"own": "127.0.0.1"}
+
+
 def test_a_network_is_there_only_when_the_spec_says_so(caged, token, request):
     server = socket.create_server(("127.0.0.1", 0))
     request.addfinalizer(server.close)
