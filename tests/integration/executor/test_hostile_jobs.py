@@ -6,14 +6,18 @@ import contextlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from bridge.executor.processes.cgroup import Cgroup
+from bridge.executor.sandbox.user import SETPRIV_PATHS
 from bridge.limits import MIB
 from bridge.records.jobspec import SandboxSpec
+from bridge.system.process import run
 from tests.fakes.local_jobs import RUN_ID
 from tests.integration.executor.hostile import FORKS, NO_TERM, limits_of, no_survivors
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hostile programs are written for Linux")
 
@@ -136,6 +140,32 @@ for _ in range(30): threading.Thread(target=time.sleep, args=(0.5,)).start()  # 
 
     assert (execution.ending, execution.program_exit) == ("exited", 0), execution.log.decode()
     no_survivors(execution)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives up rights that it has")
+def test_a_run_starts_where_its_user_has_so_many_pipes_that_new_ones_are_small(tmp_path):
+    script = f"""
+import fcntl, os
+from pathlib import Path
+from bridge.executor.local import LocalExecutor
+from bridge.system.clock import SystemClock
+from tests.fakes.local_jobs import Jobs
+pipes = []
+for _ in range(int(Path("/proc/sys/fs/pipe-user-pages-soft").read_text()) // 256 + 1):
+    pipes.append(os.pipe())
+    try:
+        fcntl.fcntl(pipes[-1][1], fcntl.F_SETPIPE_SZ, 1 << 20)
+    except PermissionError:
+        break
+while fcntl.fcntl(pipes[-1][1], fcntl.F_GETPIPE_SZ) > 2 * os.sysconf("SC_PAGESIZE"):
+    pipes.append(os.pipe())
+done = Jobs(LocalExecutor(SystemClock()), Path({str(tmp_path)!r})).run(argv=[("/usr/bin/id", "-u")])
+print(done.ok, done.program_exit)
+"""
+    setpriv = next(path for path in SETPRIV_PATHS if Path(path).exists())
+    given_up = [f"--{what}=-sys_admin,-sys_resource" for what in ("inh-caps", "bounding-set")]
+    done = run([setpriv, *given_up, sys.executable, "-c", script], cwd=Path(__file__).parents[3], timeout_s=PATIENCE_S)
+    assert done.stdout == b"True 0\n", done.describe()
 
 
 def test_a_memory_flood_is_stopped_by_the_memory_bound(jobs, token):
