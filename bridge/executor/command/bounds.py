@@ -54,7 +54,7 @@ def rlimits(limits: Limits, uid: int) -> dict[str, int]:
         # With 0 a core pattern that is a pipe still starts its program, as root; with 1 it does not (Linux coredump.c).
         "RLIMIT_CORE": 1,
         "RLIMIT_NOFILE": limits.open_files,
-        # Counts threads, and everything else this user runs; does not bind root.
+        # Counts threads, and everything else this user runs; left out where a control group counts the run's own.
         "RLIMIT_NPROC": _threads_of(uid) + _OTHERS_TASKS_COUNT + tasks_in_kernel(limits),
         "RLIMIT_FSIZE": limits.output_bytes + limits.output_bytes // 4 + MIB,
     }

@@ -110,8 +110,6 @@ class Supervisor:
         control, status, log = pipes["control"], pipes["status"], pipes["log"]
         with contextlib.ExitStack() as stack:
             program = open_pipe(stack)
-            os.write(program.write, _SUBREAPER)  # less than a pipe holds
-            program.close_write()
             os.set_blocking(program.read, True)
             child = Child(
                 [sys.executable, "-I", "-S", "-c", _LOAD, str(program.read), str(control.read), str(status.write)],
@@ -120,6 +118,8 @@ class Supervisor:
                 output_fd=log.write,
                 pass_fds=(program.read, control.read, status.write, plan.marks_fd, *plan.wrapped.pass_fds),
             )
+            program.close_read()
+            _send(program, _SUBREAPER)  # now that it reads: of a user with many pipes a new one holds 8 KiB (pipe(7))
         for pipe in (log, status, plan.marks):
             pipe.close_write()
         control.close_read()
@@ -315,8 +315,8 @@ def oom_kills() -> int:
     return int(counts.get("oom_kill", 0))
 
 
-def _send(control: Pipe, line: bytes) -> None:
+def _send(pipe: Pipe, data: bytes) -> None:
     """Write to the subreaper; one that has died is noticed elsewhere."""
     with contextlib.suppress(BrokenPipeError):
-        while line:
-            line = line[os.write(control.write, line) :]
+        while data:
+            data = data[os.write(pipe.write, data) :]

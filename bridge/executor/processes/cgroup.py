@@ -123,9 +123,9 @@ class Cgroup:
             (self.paths[0] / "cgroup.kill").write_text("1")
 
     def hits(self) -> dict[str, int]:
-        """Return how often the kernel enforced each bound: `memory` (kills) and `tasks` (refused forks)."""
+        """Return how often the kernel enforced each bound: `memory` and `tasks` (refused forks)."""
         hits = {}
-        for name, file, key in (("memory", "memory.events", "oom_kill"), ("tasks", "pids.events", "max")):
+        for name, file, key in (("memory", "memory.events", "oom"), ("tasks", "pids.events", "max")):
             for path in self.paths:
                 with contextlib.suppress(OSError, ValueError):
                     counts = dict(line.split() for line in (path / file).read_text().splitlines())

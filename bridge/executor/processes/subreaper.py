@@ -100,6 +100,15 @@ def stage(cover: list[str], places: dict[str, str]) -> None:
         os.close(descriptor)
 
 
+def join(group: str) -> bool:
+    """Enter a control group; return whether it bounds the threads in it and nobody but root can leave it."""
+    # Where we may make a group but not join it, the sampled bounds and the scan have to do.
+    with contextlib.suppress(OSError):
+        Path(group, "cgroup.procs").write_text("0")
+        return os.geteuid() == 0 and Path(group, "pids.max").read_text().strip() != "max"
+    return False
+
+
 def send(pid: int, number: int) -> bool:
     """Send a signal; return False when the process is gone."""
     try:
@@ -219,10 +228,7 @@ class Subreaper:
             prctl(PR_SET_DUMPABLE, 1)  # first: our own /proc files are not ours to write while it is 0
             for descriptor in (self._control, self._status):
                 os.close(descriptor)
-            for path in plan["cgroups"]:
-                # Where we may make a group but not join it, the sampled bounds and the scan have to do.
-                with contextlib.suppress(OSError):
-                    Path(path, "cgroup.procs").write_text("0")
+            counted = [join(path) for path in plan["cgroups"]]
             os.setsid()
             for number in (*IGNORED, signal.SIGCHLD, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
@@ -231,11 +237,13 @@ class Subreaper:
             with contextlib.suppress(OSError):
                 Path("/proc/self/oom_score_adj").write_text("500")
             for name, bound in plan["rlimits"].items():
-                which = getattr(resource, name, None)
+                # A user's threads include those of its other runs; a group counts the threads of this run alone.
+                which = None if name == "RLIMIT_NPROC" and any(counted) else getattr(resource, name, None)
                 if which is not None:
-                    hard = resource.getrlimit(which)[1]
-                    value = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
-                    resource.setrlimit(which, (value, value))
+                    hard, most = resource.getrlimit(which)[1], bound
+                    most += name == "RLIMIT_CPU"  # where both are one, the kernel kills, and no SIGXCPU says why
+                    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+                    resource.setrlimit(which, (min(bound, most), most))
             if plan["stage"]:
                 stage(plan["cover"], plan["stage"])
             prctl(PR_SET_NO_NEW_PRIVS, 1)

@@ -167,7 +167,7 @@ class Bubble:
                 abilities=self.able,
                 allow=self.allow,
                 directory=self.directory,
-                environment={**environment, **(proxy_variables() if self._is_proxied else {})},
+                environment={**environment, "TMPDIR": bwrap.TMPDIR, **(proxy_variables() if self._is_proxied else {})},
                 network=self.spec.sandbox.network,
                 devices=self.spec.sandbox.devices,
                 shm_bytes=self.spec.limits.memory_bytes // _SHM_SHARE,

@@ -15,7 +15,8 @@ from bridge.executor.sandbox.allowlist import AllowList
 from bridge.limits import MIB
 from bridge.records.network import Network
 
-TMP_BYTES: Final = 64 * MIB  # the sandbox's own /tmp; a run's TMPDIR is in its directory
+TMP_BYTES: Final = 64 * MIB  # the sandbox's own /tmp
+TMPDIR: Final = "/tmp/run"  # noqa: S108 - a run's folder, at a short path: a socket's name has 107 bytes (unix(7))
 WRAPPERS: Final = 2  # bwrap's monitor and the first process of the new process namespace
 # What of /proc is the whole machine's: it belongs to root and not to the process namespace that is mounted there.
 _KERNEL: Final = (
@@ -99,7 +100,8 @@ def group(gid: int) -> bytes:
     return f"run:x:{gid}:\n".encode()
 
 
-HOSTS: Final = b"127.0.0.1 localhost\n::1 localhost\n"
+_HOSTNAME: Final = "sandbox"
+HOSTS: Final = f"127.0.0.1 localhost {_HOSTNAME}\n::1 localhost\n".encode()
 
 
 def options(scene: Scene, descriptors: Descriptors) -> list[str]:
@@ -107,7 +109,7 @@ def options(scene: Scene, descriptors: Descriptors) -> list[str]:
     given = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     given += [] if scene.network == "host" else ["--unshare-net"]
     given += ["--disable-userns"] if scene.abilities.disable_userns else []
-    given += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"]
+    given += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", _HOSTNAME]
     given += ["--json-status-fd", str(descriptors.status)]
     if descriptors.block is not None:
         given += ["--block-fd", str(descriptors.block)]
@@ -122,7 +124,6 @@ def options(scene: Scene, descriptors: Descriptors) -> list[str]:
 
 def _file_system(scene: Scene, descriptors: Descriptors) -> list[str]:
     """Return the mounts, outer ones first; nothing but the run's four folders, /tmp and /dev/shm can be written."""
-    staged = scene.staged
     given: list[str] = []
     for path, target in sorted(scene.allow.links.items()):
         given += ["--symlink", target, path]
@@ -134,7 +135,7 @@ def _file_system(scene: Scene, descriptors: Descriptors) -> list[str]:
     given += ["--dev", "/dev"]
     given += _tmpfs(scene, "/dev/shm", scene.shm_bytes) + _tmpfs(scene, "/tmp", TMP_BYTES)  # noqa: S108 - its own
     for path in (*scene.allow.system, *scene.allow.declared):
-        given += ["--ro-bind", staged.get(path, path), path]
+        given += ["--ro-bind", scene.staged.get(path, path), path]
     for path, is_folder in scene.allow.masked.items():
         given += ["--tmpfs", path, "--remount-ro", path] if is_folder else ["--dev-bind", "/dev/null", path]
     for number, path in ((descriptors.passwd, "/etc/passwd"), (descriptors.group, "/etc/group")):
@@ -145,7 +146,8 @@ def _file_system(scene: Scene, descriptors: Descriptors) -> list[str]:
         given += ["--dev-bind", device, device]
     directory = scene.directory
     for folder in map(str, (directory.work, directory.out, directory.home, directory.tmp)):
-        given += ["--bind", staged.get(folder, folder), folder]
+        place = TMPDIR if folder == str(directory.tmp) else folder
+        given += ["--bind", scene.staged.get(folder, folder), place]
     return [*given, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 

@@ -50,7 +50,9 @@ _CREDENTIAL_FILES: Final = (
     "huggingface/token",
     "huggingface/stored_tokens",
     "gh/hosts.yml",
+    ".git/config",  # a clone keeps the address that it was made from, with the password in it
 )
+_BESIDE_HUB: Final = ("token", "stored_tokens")  # of Hugging Face, wherever HF_HOME leads
 
 
 def own_homes() -> tuple[str, ...]:
@@ -129,6 +131,8 @@ def _walk(top: str, depth: int | None) -> Iterator[str]:
 
 def _is_credential(path: str) -> bool:
     name = path.rpartition("/")[2]
+    if name in _BESIDE_HUB and Path(path).with_name("hub").is_dir():
+        return True
     return name in _CREDENTIAL_FOLDERS or any(path.endswith(f"/{file}") for file in _CREDENTIAL_FILES)
 
 

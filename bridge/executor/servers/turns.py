@@ -24,6 +24,7 @@ import psutil
 from bridge.errors import InfrastructureError
 from bridge.executor.command.plan import open_pipe
 from bridge.executor.processes.tree import MARKER_NAME
+from bridge.executor.removal import remove_tree
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.servers.asker import NOBODY, sandboxed_process, start_asker
 from bridge.executor.turns import work
@@ -285,14 +286,12 @@ def write_reports(out: Path, reports: Mapping[str, bytes]) -> None:
         out: the report directory; nobody else writes there any more.
         reports: by path below it.
     """
-    import shutil
-
     for name, data in reports.items():
         folder = out / Path(name).parent
         if folder.is_symlink() or not folder.is_dir():
             folder.unlink(missing_ok=True)
         else:
-            shutil.rmtree(folder)
+            remove_tree(folder)
         folder.mkdir(parents=True)
         (out / name).write_bytes(data)
 

@@ -8,16 +8,17 @@ for trusted pushers even so; the polling daemon is the boundary (docs/guides/act
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.errors import KakeyaError, PolicyRefusedError
+from bridge.executor.removal import remove_tree
 from bridge.system import ancestors, process
 
 WORKER = "Runner.Worker"
@@ -143,15 +144,19 @@ def end_worker(stop_command: Sequence[str]) -> int:
 
 
 def completed(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Empty the job's workspace and temporary folder, so that nothing waits there for the next job; return both."""
+    """Empty the job's workspace and temporary folder, so that nothing waits there for the next job; return both.
+
+    Raises:
+        OSError: something could not be removed.
+    """
     emptied = []
     for name in ("GITHUB_WORKSPACE", "RUNNER_TEMP"):
         folder = Path(environ.get(name, ""))
         if environ.get(name) and folder.is_absolute() and folder.is_dir() and not folder.is_symlink():
             for entry in folder.iterdir():
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry)
-                else:
+                if entry.is_symlink() or not entry.is_dir():
                     entry.unlink()
+                elif not remove_tree(entry):
+                    raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(entry))
             emptied.append(folder)
     return tuple(emptied)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from bridge.executor.processes.cgroup import Cgroup
+from bridge.executor.sandbox.user import SETPRIV_PATHS
 from bridge.limits import MIB
+from bridge.records.jobspec import SandboxSpec
+from bridge.system.process import run
+from tests.fakes.local_jobs import RUN_ID
 from tests.integration.executor.hostile import FORKS, NO_TERM, limits_of, no_survivors
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hostile programs are written for Linux")
 
@@ -88,6 +98,74 @@ while True:
     assert execution.ending == "limit"
     assert limits_of(execution)[0] == "tasks"
     no_survivors(execution)
+
+
+CROWDED_UID = 54323  # of no other test: a thousand threads more would leave other runs of their user none
+CROWD = f"""
+import os, threading, time
+os.setgid({CROWDED_UID})
+os.setuid({CROWDED_UID})
+threading.stack_size(65536)
+for _ in range(1300): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print("there", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes a control group that a run cannot leave")
+def test_threads_that_other_runs_of_its_user_start_leave_a_run_in_a_control_group_its_own(plain, token):
+    group = Cgroup.create(f"{RUN_ID}-looked-for", memory_bytes=512 * MIB, threads=8)
+    counts = any((path / "pids.max").exists() for path in group.paths)
+    group.remove()
+    if not counts:
+        pytest.skip("root cannot bound the threads of a control group here")
+    program = f"""
+import os, threading, time
+print("waiting", flush=True)
+while not os.path.exists("go-on"): time.sleep(0.01)
+for _ in range(30): threading.Thread(target=time.sleep, args=(0.5,)).start()  # {token}
+"""
+    crowd: list[subprocess.Popen] = []
+    with contextlib.ExitStack() as stack:
+
+        def gather() -> None:
+            if b"waiting" in plain.heard and not crowd:
+                crowd.append(subprocess.Popen([sys.executable, "-c", CROWD], stdout=subprocess.PIPE))
+                stack.enter_context(crowd[0])
+                stack.callback(crowd[0].kill)
+                assert crowd[0].stdout.readline() == b"there\n"
+                (plain.directory.work / "go-on").touch()
+
+        execution = plain.run(program, stop=gather, sandbox=SandboxSpec(mode="off", uid=CROWDED_UID), tasks=60)
+
+    assert (execution.ending, execution.program_exit) == ("exited", 0), execution.log.decode()
+    no_survivors(execution)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives up rights that it has")
+def test_a_run_starts_where_its_user_has_so_many_pipes_that_new_ones_are_small(tmp_path):
+    script = f"""
+import fcntl, os
+from pathlib import Path
+from bridge.executor.local import LocalExecutor
+from bridge.system.clock import SystemClock
+from tests.fakes.local_jobs import Jobs
+pipes = []
+for _ in range(int(Path("/proc/sys/fs/pipe-user-pages-soft").read_text()) // 256 + 1):
+    pipes.append(os.pipe())
+    try:
+        fcntl.fcntl(pipes[-1][1], fcntl.F_SETPIPE_SZ, 1 << 20)
+    except PermissionError:
+        break
+while fcntl.fcntl(pipes[-1][1], fcntl.F_GETPIPE_SZ) > 2 * os.sysconf("SC_PAGESIZE"):
+    pipes.append(os.pipe())
+done = Jobs(LocalExecutor(SystemClock()), Path({str(tmp_path)!r})).run(argv=[("/usr/bin/id", "-u")])
+print(done.ok, done.program_exit)
+"""
+    setpriv = next(path for path in SETPRIV_PATHS if Path(path).exists())
+    given_up = [f"--{what}=-sys_admin,-sys_resource" for what in ("inh-caps", "bounding-set")]
+    done = run([setpriv, *given_up, sys.executable, "-c", script], cwd=Path(__file__).parents[3], timeout_s=PATIENCE_S)
+    assert done.stdout == b"True 0\n", done.describe()
 
 
 def test_a_memory_flood_is_stopped_by_the_memory_bound(jobs, token):

@@ -29,6 +29,27 @@ with socket.create_server(("127.0.0.1", 0)) as server:
     assert told(execution) == {"own": True}
 
 
+def test_the_name_that_the_machine_has_inside_leads_to_that_loopback(caged, token):
+    execution = caged.run(f"{TRY}\nimport socket\ntell(own=socket.gethostbyname(socket.gethostname()))  # {token}")
+
+    assert told(execution) == {"own": "127.0.0.1"}
+
+
+def test_a_socket_has_room_for_its_name_below_tmpdir_wherever_the_run_is_kept(caged, token, tmp_path):
+    caged.base = tmp_path / ("long" * 25)
+    caged.base.mkdir()
+    program = f"""{TRY}
+import socket
+path = os.path.join(os.environ["TMPDIR"], "listener")
+with socket.socket(socket.AF_UNIX) as server:
+    tell(bound=attempt(server.bind, path))  # {token}
+"""
+    execution = caged.run(program)
+
+    assert told(execution) == {"bound": "got through: None"}
+    assert (caged.directory.tmp / "listener").is_socket()
+
+
 def test_a_network_is_there_only_when_the_spec_says_so(caged, token, request):
     server = socket.create_server(("127.0.0.1", 0))
     request.addfinalizer(server.close)

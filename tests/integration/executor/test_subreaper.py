@@ -32,6 +32,12 @@ time.sleep(float(sys.argv[1]))
 """
 
 
+def plan(argv: list[str], folder: Path, **changes) -> str:
+    """Return the line that tells a subreaper to start a program."""
+    fields = {"argv": argv, "env": {}, "cwd": str(folder), "wrappers": 0, "pass_fds": [], "rlimits": {}}
+    return json.dumps(fields | {"cgroups": [], "nice": 0, "stage": {}, "cover": []} | changes)
+
+
 class Alone:
     """A subreaper that was told to start the daemon; its first line is the daemon's process id."""
 
@@ -44,9 +50,7 @@ class Alone:
         )  # fmt: skip
         for descriptor in (control, status):
             os.close(descriptor)
-        argv = [sys.executable, "-I", "-S", "-c", DAEMON, str(seconds), token]
-        plan = {"argv": argv, "env": {}, "cwd": str(folder), "wrappers": 0, "pass_fds": [], "rlimits": {}}
-        self.say(json.dumps(plan | {"cgroups": [], "nice": 0, "stage": {}, "cover": []}))
+        self.say(plan([sys.executable, "-I", "-S", "-c", DAEMON, str(seconds), token], folder))
         with self.out.stdout as lines:
             self.daemon = int(lines.readline())
 
@@ -79,3 +83,19 @@ def test_a_daemon_of_another_session_ends_with_the_command(token, tmp_path, orde
     assert left == []
     assert (event["event"], event["left"]) == ("clean", 0)
     assert event["killed"] >= 1
+
+
+def test_a_program_that_used_its_processor_time_is_ended_by_the_signal_that_says_so(tmp_path) -> None:
+    burn = [sys.executable, "-I", "-S", "-c", "while True: pass"]
+    control, orders = os.pipe()
+    answers, status = os.pipe()
+    try:
+        os.write(orders, plan(burn, tmp_path, rlimits={"RLIMIT_CORE": 1, "RLIMIT_CPU": 1}).encode() + b"\n")
+        argv = [sys.executable, "-I", "-S", SCRIPT, str(control), str(status)]
+        subprocess.run(argv, pass_fds=(control, status), check=True, timeout=240)
+        events = [json.loads(line) for line in os.read(answers, 1 << 16).splitlines()]
+    finally:
+        for descriptor in (control, orders, answers, status):
+            os.close(descriptor)
+    (ended,) = [event for event in events if event["event"] == "exited"]
+    assert (ended["code"], ended["signal"]) == (None, signal.SIGXCPU)

@@ -15,6 +15,7 @@ import pytest
 
 from bridge.errors import PolicyRefusedError
 from bridge.runner.actions.job_hook import AllowedWorkflow, JobFacts, completed, decide, facts_of
+from tests.support.deep_folder import make_deep
 from tests.support.waiting import PATIENCE_S, until
 
 WORKFLOW = b"name: mac-bridge\n"
@@ -194,6 +195,7 @@ def test_the_cleanup_hook_empties_what_the_job_left_and_follows_no_link(tmp_path
     (outside / "file").write_text("mine")
     (workspace / "link").symlink_to(outside)
     (workspace / "deep" / "x").write_text("x")
+    make_deep(workspace / "deep")
     assert completed({"GITHUB_WORKSPACE": str(workspace), "RUNNER_TEMP": str(temp)}) == (workspace, temp)
     assert list(workspace.iterdir()) == []
     assert (outside / "file").read_text() == "mine"

@@ -23,6 +23,7 @@ from bridge.executor.processes.subreaper import stage
 from bridge.executor.running import RunExecution
 from bridge.executor.sandbox import landlock
 from bridge.executor.sandbox.allowlist import allow_list
+from bridge.executor.sandbox.bwrap_options import TMPDIR
 from bridge.executor.sandbox.user import JOB_UID, closed_to
 from bridge.executor.trial import make_directory
 from bridge.limits import MIB
@@ -91,7 +92,7 @@ def prepare(scene: Scene, spec: JobSpec, only: Iterable[str] = (), *, mounts: bo
         *allow.declared,
         *allow.system,
         *allow.links,
-        *map(str, (directory.work, directory.out, directory.home, directory.tmp)),
+        *map(str, (directory.work, directory.out, directory.home, directory.tmp, TMPDIR)),
     ]
     own += [str(directory.root / "peer" / name) for name in ("work", "out", "home", "tmp")]
     shutil.copytree(INSIDE, directory.work / "inside", ignore=shutil.ignore_patterns("__pycache__"))

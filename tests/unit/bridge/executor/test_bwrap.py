@@ -47,7 +47,7 @@ GOLDEN = """
 --ro-bind-data 11 /etc/passwd --ro-bind-data 12 /etc/group --ro-bind-data 13 /etc/hosts
 --dev-bind /dev/nvidia0 /dev/nvidia0
 --bind /data/run/work /data/run/work --bind /data/run/out /data/run/out
---bind /data/run/home /data/run/home --bind /data/run/tmp /data/run/tmp
+--bind /data/run/home /data/run/home --bind /data/run/tmp /tmp/run
 --remount-ro /dev --remount-ro /
 --clearenv --setenv A 1 --setenv B 2 --chdir /data/run/work
 """
@@ -63,7 +63,7 @@ def test_nothing_ever_binds_the_root_and_only_run_folders_are_writable():
     writable = [options[index + 2] for index, option in enumerate(options) if option == "--bind"]
 
     assert "/" not in binds
-    assert writable == ["/data/run/work", "/data/run/out", "/data/run/home", "/data/run/tmp"]
+    assert writable == ["/data/run/work", "/data/run/out", "/data/run/home", "/tmp/run"]
 
 
 def test_a_network_shares_the_hosts_and_leaves_its_hosts_file_to_the_allow_list():

@@ -34,3 +34,13 @@ def test_sockets_and_credentials_are_masked_however_deep_they_lie(folder: Path) 
 def test_of_an_interpreter_only_the_top_is_walked(folder: Path) -> None:
     assert masked_below([], [str(folder)]) == {}
     assert len(masked_below([], [str(folder / "one")])) == 3
+
+
+def test_what_the_hugging_face_tools_and_git_keep_beside_models_is_masked(tmp_path: Path) -> None:
+    root = Path(os.path.realpath(tmp_path))
+    secret = [root / "moved" / "token", root / "moved" / "stored_tokens", root / "cloned" / ".git" / "config"]
+    plain = [root / "moved" / "hub" / "config.json", root / "cloned" / "token", root / "cloned" / "config"]
+    for path in (*secret, *plain):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    assert masked_below([str(root)], []) == {str(path): False for path in secret}
