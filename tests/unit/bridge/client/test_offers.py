@@ -9,9 +9,10 @@ import pytest
 from bridge.cli.mac.agents.tools import tools_of
 from bridge.cli.table.completion import script
 from bridge.errors import UsageError
-from bridge.mcp.offer import Offer
+from bridge.mcp.offer import FRESH_S, Offer
 from bridge.presets.workloads import read_folder
 from bridge.records.request import Request
+from tests.fakes.memory_bus import Faults
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import PRESETS, ScriptedHost
 from tests.support.workload_folder import INTERPRETER, edit, write_workload
@@ -127,6 +128,29 @@ def test_an_agents_tools_have_its_parameters_and_name_its_metrics(requester, hos
     assert tool.words({"preset": "my-train@big"})[:2] == ["run", "my-train@big"]
     with pytest.raises(UsageError, match="takes lr"):
         tool.words({"preset": "my-train@big", "param": {"steps": 3}})
+
+
+def test_an_agent_keeps_its_tools_while_a_bus_that_offers_presets_of_its_own_does_not_answer(requester, host, own):
+    class Commands:
+        clock = requester.clock
+        tools = staticmethod(tools_of)
+
+        def answer(self, words):
+            return requester.run(*words, "--json").document
+
+    def presets():
+        return offer.find("run").schema["properties"]["preset"].get("enum", [])
+
+    offer = Offer(Commands())
+    assert "my-train" in presets()
+    requester.bus.store.faults = Faults(lambda operation: "lost")
+    requester.clock.sleep(FRESH_S + 1)
+    assert presets() == []
+    assert offer.find("status").words({"id": "@last"}) == ["status", "@last"]
+    requester.bus.store.faults = Faults()
+    requester.clock.sleep(FRESH_S + 1)
+    host.offer(own)
+    assert "my-train" in presets()
 
 
 def test_completion_reads_the_names_that_were_offered_last(requester, host):
