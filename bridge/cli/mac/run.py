@@ -59,7 +59,7 @@ def run(call: Invocation[RunOptions]) -> Answer:
 
 
 def retry(call: Invocation[RetryOptions]) -> Answer:
-    """Send the same request again under a new id, naming the one it repeats."""
+    """Send the same request again under a new id, naming the one it repeats, or attach to the live run that does so."""
     call.required()
     earlier = call.find_on_bus(call.options.id)
     old = earlier.request
@@ -69,7 +69,8 @@ def retry(call: Invocation[RetryOptions]) -> Answer:
         state = earlier.status(fetch=False).state
         raise UsageError(f"{earlier.id} is still {state.word}", remedy=f"kakeya-mac attach {earlier.id}")
     sending = submit_again(earlier.bus, old, queue=call.options.queue, warn=_warner(call))
-    return _after_sending(call, call.run_on(earlier.bus, sending.sent.id, just_sent=True))
+    again = call.run_on(earlier.bus, sending.sent.id, reattached=sending.reattached, just_sent=True)
+    return _after_sending(call, again)
 
 
 def attach(call: Invocation[AttachOptions]) -> Answer:
