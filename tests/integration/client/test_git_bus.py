@@ -138,6 +138,26 @@ def test_init_pins_the_bus_and_a_fork_is_refused_before_anything_is_sent(place, 
     assert after == refs
 
 
+def test_a_relative_path_that_init_was_given_leads_to_the_bus_from_every_work_tree(place):
+    assert place.run("init", "--bus", "../bus.git").code == 0
+    linked = place.root / "trees" / "linked"
+    place.clone.git("worktree", "add", "-q", "--detach", str(linked))
+    for top in (place.clone.top, linked):
+        ran = place.run("runners", top=top)
+        assert ran.code == 0, ran.err
+    assert place.run("init", "--bus", "origin").code == 0
+    assert place.run("config", "--json").document["data"]["route"] == "origin"
+
+
+def test_init_of_a_bus_that_a_committed_file_names_by_its_id_speaks_of_no_other(place):
+    bus_id = place.host.bus.identity().bus_id
+    (place.clone.top / "kakeya.toml").write_text(f'schema = 1\nbus_id = "{bus_id}"\n')
+    ran = place.run("init", "--json")
+    assert (ran.code, ran.document["data"]["route"]) == (0, str(place.remote.resolve())), ran.err
+    assert "embedded" not in (place.clone.top / ".git" / "kakeya.toml").read_text()
+    assert place.run("runners").code == 0
+
+
 @pytest.mark.ci
 def test_a_configured_bus_that_is_away_never_becomes_the_embedded_one(place):
     place.run("init", "--bus", "origin")
