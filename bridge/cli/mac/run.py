@@ -195,7 +195,11 @@ def _notify(call: Invocation[Options], command: str, document: Mapping[str, Any]
     """Tell a program of the requester's how the wait ended; of a result once that is printed."""
     from bridge.client.run.notify import notify
 
-    if (wrong := notify(command, document)) is not None:
+    try:
+        wrong = notify(command, document)
+    except DetachedError:  # the wait is over: a detached run and a second document would be said of one that has ended
+        wrong = "--notify was ended by a signal"
+    if wrong is not None:
         call.output.say("warn", clean_line(wrong))
 
 
