@@ -7,9 +7,11 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bridge.bus import open_bus
@@ -156,6 +158,21 @@ def test_init_of_a_bus_that_a_committed_file_names_by_its_id_speaks_of_no_other(
     assert (ran.code, ran.document["data"]["route"]) == (0, str(place.remote.resolve())), ran.err
     assert "embedded" not in (place.clone.top / ".git" / "kakeya.toml").read_text()
     assert place.run("runners").code == 0
+
+
+def processes_at(folder):
+    """Return the command lines of this process's own processes that name a place below a folder."""
+    lines = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it has just ended
+            lines.append(" ".join(child.cmdline()))
+    return [line for line in lines if str(folder) in line]
+
+
+def test_a_command_leaves_no_git_behind_in_a_program_that_goes_on(place):
+    sent = place.run("run", "mlx-env-probe", "--bus", "origin").out.strip()
+    assert place.run("status", sent, "--bus", "origin").code == 0
+    assert processes_at(place.clone.top) == []
 
 
 @pytest.mark.ci
