@@ -156,7 +156,7 @@ def _remembered(session: BusSession, request: Request, who: SigningIdentity | No
 def pushed(session: BusSession, sending: Sending, *, first: bool, warn: Callable[[str], None]) -> Sending:
     """Put a request on the bus unless it is there; `first` says that nobody can have sent it before.
 
-    Where the remote refuses its branch, the space of the agent's own branch is tried.
+    Where the remote refuses its branch, the configured one, or the space of the agent's own branch, is tried.
 
     Raises:
         RemoteError: the push failed.
