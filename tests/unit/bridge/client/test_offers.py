@@ -162,6 +162,14 @@ def test_completion_reads_the_names_that_were_offered_last(requester, host):
     assert (requester.folder / "data" / "offered").read_text() == ""
 
 
+@pytest.mark.parametrize("word", ["LR=1", "a b=1", "lr=1e999", f"{'l' * 64}=1"])
+def test_a_parameter_that_no_request_holds_is_refused_where_its_host_alone_knows_the_preset(requester, host, word):
+    host.beat(presets=(*PRESETS, "my-train"))
+    ran = requester.run("run", "my-train", "-p", word)
+    assert (ran.code, f"parameter {word.partition('=')[0]!r}: " in ran.err) == (2, True), ran.err
+    assert requester.bus.snapshot().requests == ()
+
+
 @pytest.mark.parametrize("broken", [{}, {"name": "my-train"}, {"name": "k3-native-baseline", "schema": 9}])
 def test_a_definition_that_is_none_is_no_offer_and_no_error(requester, host, broken):
     host.beat(presets=(*PRESETS, "my-train"), offers=(broken,))
