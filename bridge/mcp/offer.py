@@ -30,14 +30,14 @@ class Offer:
         self._commands = commands
         self._asked_s = float("-inf")
         self._presets: dict[str, Preset | None] = {}
-        self._own_names: tuple[str, ...] = ()
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return every tool; `run` offers nothing where the bus does not answer."""
         now_s = self._commands.clock.steady_s()
         if now_s - self._asked_s > FRESH_S:
             self._presets, self._asked_s = self._ask(), now_s
-        return self._commands.tools(self._presets, self._own_names)
+        presets = self._presets  # another call may ask anew meanwhile
+        return self._commands.tools(presets, tuple(name for name in presets if name not in registry()))
 
     def find(self, name: str, preset: object = None) -> ToolSpec | None:
         """Return a tool by name.
@@ -65,7 +65,6 @@ class Offer:
         own = _own(listed)
         told_apart = {name.partition(AT)[0] for name in own if AT in name}
         names = sorted((offered | own.keys()) - told_apart)
-        self._own_names = tuple(name for name in names if name not in registry())
         return {name: own.get(name) or registry().get(name) for name in names}
 
 

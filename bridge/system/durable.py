@@ -184,8 +184,10 @@ def in_turn(descriptor: int, within_s: float, clock: Clock) -> Iterator[None]:
 def _takes(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:  # a file system without locks, as some of clusters are, gives none however long one waits
+        return True
     return True
 
 

@@ -156,13 +156,13 @@ def _difference(repository: Path, store: BareRepository, clone: UserClone, old: 
     removed = _ask(
         repository, ["diff-tree", "-r", "--no-renames", "--diff-filter=D", "-z", old, new], _apart(clone, store)
     )
-    entries = [part.split(" ") for part in listed.split("\0") if part.startswith(":")]
+    entries = [facts.split(" ") for facts in listed.split("\0")[:-1:2]]  # a path follows each, and may begin with ":"
     size = 0
     with store.reader() as reader:
         for entry in entries:
             if entry[1] != "160000":
                 size += reader.size(entry[3])
-    return len(entries) + sum(part.startswith(":") for part in removed.split("\0")), size
+    return len(entries) + removed.count("\0") // 2, size
 
 
 def _apart(clone: UserClone, store: BareRepository) -> dict[str, str]:

@@ -220,6 +220,7 @@ class GitStore:
 
     def tend_apart(self) -> None:
         """Have a process of its own do what `tend` does; see the interface."""
+        self._repository.close()  # a program that goes on, as one that serves tools does, opens the bus for each call
         with suppress(InfrastructureError, OSError):  # a full disk, or a clone that only its owner may write
             tend_apart(self._repository, () if self._clone is None else (self._clone.objects,))
 

@@ -59,7 +59,7 @@ def run(call: Invocation[RunOptions]) -> Answer:
 
 
 def retry(call: Invocation[RetryOptions]) -> Answer:
-    """Send the same request again under a new id, naming the one it repeats."""
+    """Send the same request again under a new id, naming the one it repeats, or attach to the live run that does so."""
     call.required()
     earlier = call.find_on_bus(call.options.id)
     old = earlier.request
@@ -69,7 +69,8 @@ def retry(call: Invocation[RetryOptions]) -> Answer:
         state = earlier.status(fetch=False).state
         raise UsageError(f"{earlier.id} is still {state.word}", remedy=f"kakeya-mac attach {earlier.id}")
     sending = submit_again(earlier.bus, old, queue=call.options.queue, warn=_warner(call))
-    return _after_sending(call, call.run_on(earlier.bus, sending.sent.id, just_sent=True))
+    again = call.run_on(earlier.bus, sending.sent.id, reattached=sending.reattached, just_sent=True)
+    return _after_sending(call, again)
 
 
 def attach(call: Invocation[AttachOptions]) -> Answer:
@@ -194,7 +195,11 @@ def _notify(call: Invocation[Options], command: str, document: Mapping[str, Any]
     """Tell a program of the requester's how the wait ended; of a result once that is printed."""
     from bridge.client.run.notify import notify
 
-    if (wrong := notify(command, document)) is not None:
+    try:
+        wrong = notify(command, document)
+    except DetachedError:  # the wait is over: a detached run and a second document would be said of one that has ended
+        wrong = "--notify was ended by a signal"
+    if wrong is not None:
         call.output.say("warn", clean_line(wrong))
 
 

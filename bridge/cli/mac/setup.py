@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.cli.mac.context import Invocation
@@ -68,14 +69,14 @@ def init(call: Invocation[InitOptions]) -> Answer:
     choice = replace(
         settings.bus,
         bus_id=session.record.bus_id if not settings.bus.embedded else None,
-        route=settings.bus.route or "embedded",
+        route=_route_to_write(settings),
         branch_template=settings.bus.branch_template or learned_template(session),
         runner_keys=() if settings.bus.embedded else trusted.texts,
         root_key=root_pin(settings) if root is not None and root.vouched else None,
     )
     signing = choose(session, call.environment, key=call.options.signing_key, principal=call.options.principal)
     path = write_clone_config(settings, choice, signing, identity)
-    lines: list[Line] = [*requests, Row("bus", f"{choice.route} {session.record.bus_id}")]
+    lines: list[Line] = [*requests, Row("bus", f"{choice.route or session.bus.route} {session.record.bus_id}")]
     lines += [Row("results", line) for line in key_lines(session.record, trusted)]
     accepted = None if session.roots is None else session.roots.accepted
     compared = compared_with_bus(call.options.runner_key or (), session.record, accepted)
@@ -93,7 +94,7 @@ def init(call: Invocation[InitOptions]) -> Answer:
     lines.append(Talk("next", "  kakeya-mac doctor"))
     data = InitData(
         path=str(path),
-        route=choice.route or "",
+        route=choice.route or session.bus.route,
         bus_id=session.record.bus_id,
         principal=None if who is None else who.principal,
         signer=None if who is None else who.fingerprint,
@@ -102,6 +103,24 @@ def init(call: Invocation[InitOptions]) -> Answer:
         first_use=root is not None and not root.vouched,
     )
     return Answer(data, lines, bus=session.bus_part, following=[["kakeya-mac", "doctor"]])
+
+
+def _route_to_write(settings: ClientSettings) -> str | None:
+    """Return the route for a file that is read in other folders and work trees too: a relative path as a whole one.
+
+    None where the id of the bus alone names it.
+    """
+    from bridge.client.clone.configuration import remotes
+
+    route, repository = settings.bus.route, settings.repository
+    if settings.bus.embedded:
+        return "embedded"
+    if route is None or "://" in route or Path(route).is_absolute():
+        return route
+    if repository is not None and route in remotes(repository.top):
+        return route
+    path = (settings.directory if repository is None else repository.top) / route
+    return str(path.resolve()) if path.is_dir() else route
 
 
 def _try_push(session: BusSession) -> Iterator[Line]:

@@ -30,13 +30,6 @@ from bridge.system.git import last_words
 RESULT_FOLDER: Final = ".mac-bridge/result"
 _REMOTES: Final = "refs/remotes/"
 _OFF: Final = (("core.hooksPath", os.devnull), ("core.fsmonitor", "false"), ("maintenance.auto", "false"))
-_QUIET: Final = {
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_CONFIG_COUNT": str(len(_OFF)),
-    **{f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in enumerate(_OFF)},
-    **{f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in enumerate(_OFF)},
-}
 
 
 @dataclass(frozen=True)
@@ -157,7 +150,7 @@ def blob(top: Path, commit: str, path: str) -> bytes:
 def _opened(top: Path) -> Iterator[Repo]:
     """Lend the clone with hooks, file monitor and optional locks off; a call that fails is a `GitError`."""
     try:
-        with _Repo(top, expand_vars=False) as repo, repo.git.custom_environment(**_QUIET):
+        with _Repo(top, expand_vars=False) as repo, repo.git.custom_environment(**_quiet()):
             yield repo
     except GitCommandError as error:
         check_owner(top)
@@ -166,6 +159,16 @@ def _opened(top: Path) -> Iterator[Repo]:
         raise UsageError(f"{top} is no git repository") from error
     except (GitPythonError, configparser.Error) as error:
         raise GitError(f"{top} cannot be read: {error}") from error
+
+
+def _quiet() -> dict[str, str]:
+    """Return variables with what `_OFF` turns off, after the configuration that the user's own variables hold."""
+    count = os.environ.get("GIT_CONFIG_COUNT", "")
+    first = int(count) if count.isdecimal() else 0
+    variables = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_COUNT": str(first + len(_OFF))}
+    for number, (key, value) in enumerate(_OFF, first):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
 
 
 def _commit_of(repo: Repo, revision: str) -> Commit | None:

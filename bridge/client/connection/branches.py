@@ -29,7 +29,7 @@ def template_for(session: BusSession) -> str:
 
 
 def other_template(session: BusSession, ref: str, error: RemoteError) -> str | None:
-    """Return the template of the space that this clone's own branch is in, where a push elsewhere was refused.
+    """Return the configured template, else that of the space of this clone's own branch, where a push was refused.
 
     Args:
         session: the bus.
@@ -37,18 +37,21 @@ def other_template(session: BusSession, ref: str, error: RemoteError) -> str | N
         error: of that push.
 
     Returns:
-        None where the error is no refusal, a template is configured, the branch has no space of an agent, the bus takes
-        no requests there, or it was refused there.
+        None where the error is no refusal, there is neither, the bus takes no requests there, or it was refused there.
     """
-    repository = session.settings.repository
-    if repository is None or session.embedded or session.settings.bus.branch_template is not None:
+    if session.embedded or not Cause(error.cause or Cause.UNKNOWN).is_refusal:
         return None
-    if not Cause(error.cause or Cause.UNKNOWN).is_refusal:
-        return None
-    template = template_of(repository.current_branch())
-    if template is None or ref.startswith(f"{HEADS}{template.partition('{')[0]}"):
+    template, repository = session.settings.bus.branch_template, session.settings.repository
+    if template is None and repository is not None:
+        template = template_of(repository.current_branch())
+    if template is None or _is_made_by(template, ref):
         return None
     return template if _is_accepted(session, template) else None
+
+
+def _is_made_by(template: str, ref: str) -> bool:
+    """Whether a request branch begins and ends as a template has it."""
+    return ref.startswith(f"{HEADS}{template.partition('{')[0]}") and ref.endswith(template.rpartition("}")[2])
 
 
 def remember_template(session: BusSession, template: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -9,7 +10,7 @@ from bridge.errors import ParameterError, meant
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.presets.model import Preset
 from bridge.presets.parameters import FlagParameter, FloatParameter, IntParameter, Parameter
-from bridge.records.base import ParamValue
+from bridge.records.base import NAME_PATTERN, ParamValue
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 # Of a double Python prints up to 20 places, as in 0.00012345678901234567, and JavaScript up to 22.
@@ -89,8 +90,11 @@ def untyped(texts: dict[str, str]) -> dict[str, ParamValue]:
     Quotes keep a text a text: ``-p id='"12"'``.
 
     Raises:
-        ParameterError: a text that no request may hold.
+        ParameterError: a name or a value that no request may hold.
     """
+    for name in texts:
+        if re.fullmatch(NAME_PATTERN, name) is None:
+            raise ParameterError(f"parameter {name[:64]!r}: expected a name of small letters, digits, '.', '_' and '-'")
     return {name: _guessed(name, text) for name, text in texts.items()}
 
 
@@ -102,7 +106,9 @@ def _guessed(name: str, text: str) -> ParamValue:
     elif _PLAIN_WHOLE.fullmatch(text):
         return int(text)
     elif _PLAIN_NUMBER.fullmatch(text):
-        return float(text)
+        if not math.isfinite(number := float(text)):
+            raise ParameterError(f"parameter {name!r}: got {text[:64]!r}, which overflows a double")
+        return number
     if len(text) > TEXT_MAX_CHARS or not text.isprintable():
         raise ParameterError(f"parameter {name!r}: expected one line of at most {TEXT_MAX_CHARS} characters")
     return text

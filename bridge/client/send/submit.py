@@ -90,7 +90,7 @@ def check_takers(session: BusSession, draft: RequestDraft, *, queue: bool, warn:
 
 
 def submit_again(session: BusSession, old: Request, *, queue: bool, warn: Callable[[str], None]) -> Sending:
-    """Send a request once more under a new id, naming the one it repeats.
+    """Send a request once more under a new id, naming the one it repeats, or attach to the live run that does so.
 
     Args:
         session: the bus.
@@ -116,7 +116,7 @@ def submit_again(session: BusSession, old: Request, *, queue: bool, warn: Callab
         load=old.load,
     )
     draft = without_sandbox(session, draft) if old.unsandboxed else draft
-    return submit(session, draft, new=True, queue=queue, warn=warn)
+    return submit(session, draft, new=False, queue=queue, warn=warn)
 
 
 def find_live(session: BusSession, draft: RequestDraft) -> Sending | None:
@@ -128,6 +128,8 @@ def find_live(session: BusSession, draft: RequestDraft) -> Sending | None:
     unsent = request_of(draft, _ANY_ID, session.record.bus_id, ANY_REF, session.clock.now(), who=who)
     key = unsent.idempotency_key  # of neither id nor branch nor time
     for sent, request in _same_key(session, key, draft.preset, who):
+        if draft.retry_of not in {None, request.retry_of}:
+            continue  # the same question, which repeats no run or another one
         view = session.view(sent.id)
         if _live(session, view, request):
             arrived = view.request is not None or view.claim is not None
@@ -154,7 +156,7 @@ def _remembered(session: BusSession, request: Request, who: SigningIdentity | No
 def pushed(session: BusSession, sending: Sending, *, first: bool, warn: Callable[[str], None]) -> Sending:
     """Put a request on the bus unless it is there; `first` says that nobody can have sent it before.
 
-    Where the remote refuses its branch, the space of the agent's own branch is tried.
+    Where the remote refuses its branch, the configured one, or the space of the agent's own branch, is tried.
 
     Raises:
         RemoteError: the push failed.

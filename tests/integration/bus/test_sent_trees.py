@@ -168,3 +168,14 @@ def test_a_commit_is_sent_with_exactly_its_own_tree(top: Path, tmp_path: Path, r
     filtered(top)
     (top / "a.txt").write_text("not committed\n")
     assert sent_entries(top, tmp_path, rev=rev) == entries(top, rev)
+
+
+def test_a_file_whose_name_begins_with_a_colon_is_sent_and_counted_as_one(top: Path, tmp_path: Path) -> None:
+    for name in (":memory:", ":gone"):
+        (top / name).write_text("first\n")
+    git("add", "-A", cwd=top)
+    git(*NOBODY, "commit", "-q", "-m", "databases", cwd=top)
+    (top / ":memory:").write_text("changed\n")
+    (top / ":gone").unlink()
+    captured = capture(top, state=tmp_path / "state", dirty=True)
+    assert (captured.files, captured.bytes, captured.workload.dirty) == (2, len("changed\n"), True)

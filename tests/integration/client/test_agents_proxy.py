@@ -127,6 +127,18 @@ def test_init_tries_the_branches_that_it_is_given_and_refuses_those_that_the_bus
     assert "kakeya-runner bus allow-branches" in refused.err
 
 
+def test_a_request_that_was_refused_goes_to_the_branches_that_init_was_given_since(host, runner, tmp_path):
+    host.gates.append(only_below("refs/heads/claude/"))
+    agent, route = agent_on("main", tmp_path), host.url(tmp_path / "bus.git")
+    assert agent.mac("run", "mlx-env-probe", "--bus", route).code == 3
+    made = agent.mac("init", "--bus", route, "--branch-template", "claude/mac-bridge-{preset}-{id}")
+    assert made.code == 0, made.err
+    ran = agent.mac("run", "mlx-env-probe")
+    assert ran.code == 0, ran.err
+    (ref,) = [ref for ref in branches(tmp_path) if ran.out.strip() in ref]
+    assert ref.startswith("refs/heads/claude/mac-bridge-mlx-env-probe-")
+
+
 @pytest.mark.ci
 def test_commands_that_ask_and_look_get_through_a_host_that_fails_every_fifth_call(host, runner, tmp_path):
     calls = itertools.count(1)

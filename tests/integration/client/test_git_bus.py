@@ -7,9 +7,11 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bridge.bus import open_bus
@@ -136,6 +138,41 @@ def test_init_pins_the_bus_and_a_fork_is_refused_before_anything_is_sent(place, 
         ["git", "-C", str(fork), "for-each-ref"], check=True, capture_output=True, timeout=240
     ).stdout
     assert after == refs
+
+
+def test_a_relative_path_that_init_was_given_leads_to_the_bus_from_every_work_tree(place):
+    assert place.run("init", "--bus", "../bus.git").code == 0
+    linked = place.root / "trees" / "linked"
+    place.clone.git("worktree", "add", "-q", "--detach", str(linked))
+    for top in (place.clone.top, linked):
+        ran = place.run("runners", top=top)
+        assert ran.code == 0, ran.err
+    assert place.run("init", "--bus", "origin").code == 0
+    assert place.run("config", "--json").document["data"]["route"] == "origin"
+
+
+def test_init_of_a_bus_that_a_committed_file_names_by_its_id_speaks_of_no_other(place):
+    bus_id = place.host.bus.identity().bus_id
+    (place.clone.top / "kakeya.toml").write_text(f'schema = 1\nbus_id = "{bus_id}"\n')
+    ran = place.run("init", "--json")
+    assert (ran.code, ran.document["data"]["route"]) == (0, str(place.remote.resolve())), ran.err
+    assert "embedded" not in (place.clone.top / ".git" / "kakeya.toml").read_text()
+    assert place.run("runners").code == 0
+
+
+def processes_at(folder):
+    """Return the command lines of this process's own processes that name a place below a folder."""
+    lines = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it has just ended
+            lines.append(" ".join(child.cmdline()))
+    return [line for line in lines if str(folder) in line]
+
+
+def test_a_command_leaves_no_git_behind_in_a_program_that_goes_on(place):
+    sent = place.run("run", "mlx-env-probe", "--bus", "origin").out.strip()
+    assert place.run("status", sent, "--bus", "origin").code == 0
+    assert processes_at(place.clone.top) == []
 
 
 @pytest.mark.ci

@@ -53,6 +53,14 @@ def test_the_state_of_a_work_tree_is_git_s_own_whatever_its_index(clone, setting
     assert index.read_bytes() == before
 
 
+def test_configuration_that_variables_hold_counts_for_the_state_of_a_work_tree(clone, monkeypatch):
+    (clone.top / "a.txt").chmod(0o755)
+    assert dirty_state(clone.top).changed == ("a.txt",)
+    for name, text in (("COUNT", "1"), ("KEY_0", "core.fileMode"), ("VALUE_0", "false")):
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", text)
+    assert dirty_state(clone.top).changed == ()
+
+
 def test_a_repository_without_a_commit_has_a_state(tmp_path):
     top = tmp_path / "clone"
     top.mkdir()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
 import pytest
 
+from bridge.cli.signals import install
 from bridge.client.run.notify import notify
 from bridge.presets.workloads.folder import read_folder
 from tests.support.workload_folder import INTERPRETER, write_workload
 from tests.unit.bridge.cli.looking import plan, run_id, take
 
 TELL = "import os, sys, json; open('told.json', 'w').write(json.dumps([dict(os.environ), json.load(sys.stdin)]))"
+TERMINATE = "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)"
 
 
 def test_a_queued_run_says_how_many_wait_before_it(requester, host):
@@ -64,6 +67,25 @@ def test_a_program_that_hangs_is_ended(requester, host):
     document = {"id": "x", "outcome": {"reason": "passed", "verdict": None}}
     command = f"{sys.executable} -c 'import time; time.sleep(60)'"
     assert "--notify was ended after 0s" in str(notify(command, document, timeout_s=0.3))
+
+
+@pytest.fixture
+def signals():
+    """Let signals end a command as they end the program's process, and nothing of this one afterwards."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    install()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_signal_while_a_program_is_told_leaves_the_one_document_and_the_exit_code(requester, host):
+    plan(requester, host)
+    command = f'{sys.executable} -c "{TERMINATE}"'
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--json", "--notify", command)
+    assert (ran.code, ran.document["outcome"]["reason"]) == (0, "passed"), ran.err
+    assert "--notify was ended by a signal" in ran.err
 
 
 @pytest.mark.parametrize(

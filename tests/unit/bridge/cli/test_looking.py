@@ -92,6 +92,18 @@ def test_retry_repeats_the_request_and_names_the_first(requester, host, sent):
     assert again["id"] != sent
 
 
+def test_the_same_retry_again_attaches_to_the_run_that_it_sent_until_that_has_ended(requester, host, sent):
+    ending = {"reason": "interrupted", "decision": "rejected"}
+    take(host, sent, **ending)
+    asked_anew = requester.run("run", "mlx-env-probe").out.strip()
+    again = requester.run("retry", sent).out.strip()
+    assert again not in {sent, asked_anew, ""}
+    attached = requester.run("retry", sent, "--json").document
+    assert (attached["id"], attached["request"]["reattached"]) == (again, True)
+    take(host, again, **ending)
+    assert requester.run("retry", sent).out.strip() not in {sent, asked_anew, again, ""}
+
+
 def test_waiting_for_several_ends_in_the_strongest_code(requester, host, sent):
     second = requester.run("run", "mlx-env-probe", "--new").out.strip()
     third = requester.run("run", "mlx-env-probe", "--new").out.strip()

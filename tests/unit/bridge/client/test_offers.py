@@ -9,9 +9,10 @@ import pytest
 from bridge.cli.mac.agents.tools import tools_of
 from bridge.cli.table.completion import script
 from bridge.errors import UsageError
-from bridge.mcp.offer import Offer
+from bridge.mcp.offer import FRESH_S, Offer
 from bridge.presets.workloads import read_folder
 from bridge.records.request import Request
+from tests.fakes.memory_bus import Faults
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import PRESETS, ScriptedHost
 from tests.support.workload_folder import INTERPRETER, edit, write_workload
@@ -129,6 +130,29 @@ def test_an_agents_tools_have_its_parameters_and_name_its_metrics(requester, hos
         tool.words({"preset": "my-train@big", "param": {"steps": 3}})
 
 
+def test_an_agent_keeps_its_tools_while_a_bus_that_offers_presets_of_its_own_does_not_answer(requester, host, own):
+    class Commands:
+        clock = requester.clock
+        tools = staticmethod(tools_of)
+
+        def answer(self, words):
+            return requester.run(*words, "--json").document
+
+    def presets():
+        return offer.find("run").schema["properties"]["preset"].get("enum", [])
+
+    offer = Offer(Commands())
+    assert "my-train" in presets()
+    requester.bus.store.faults = Faults(lambda operation: "lost")
+    requester.clock.sleep(FRESH_S + 1)
+    assert presets() == []
+    assert offer.find("status").words({"id": "@last"}) == ["status", "@last"]
+    requester.bus.store.faults = Faults()
+    requester.clock.sleep(FRESH_S + 1)
+    host.offer(own)
+    assert "my-train" in presets()
+
+
 def test_completion_reads_the_names_that_were_offered_last(requester, host):
     requester.run("presets")
     assert (requester.folder / "data" / "offered").read_text() == "my-train\n"
@@ -136,6 +160,14 @@ def test_completion_reads_the_names_that_were_offered_last(requester, host):
     host.beat(presets=PRESETS)
     requester.run("presets")
     assert (requester.folder / "data" / "offered").read_text() == ""
+
+
+@pytest.mark.parametrize("word", ["LR=1", "a b=1", "lr=1e999", f"{'l' * 64}=1"])
+def test_a_parameter_that_no_request_holds_is_refused_where_its_host_alone_knows_the_preset(requester, host, word):
+    host.beat(presets=(*PRESETS, "my-train"))
+    ran = requester.run("run", "my-train", "-p", word)
+    assert (ran.code, f"parameter {word.partition('=')[0]!r}: " in ran.err) == (2, True), ran.err
+    assert requester.bus.snapshot().requests == ()
 
 
 @pytest.mark.parametrize("broken", [{}, {"name": "my-train"}, {"name": "k3-native-baseline", "schema": 9}])

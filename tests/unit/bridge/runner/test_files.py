@@ -14,7 +14,7 @@ from bridge.errors import JournalError
 from bridge.runner.state.attempts import Attempts
 from bridge.runner.state.database import StateDatabase
 from bridge.runner.state.ledger import Ledger
-from bridge.system.durable import append_whole, write_atomically
+from bridge.system.durable import append_whole, in_turn, write_atomically
 from tests.fakes.asking import make_request
 from tests.fakes.requester import StepClock
 
@@ -54,6 +54,13 @@ def test_a_line_that_was_cut_off_is_taken_away(tmp_path):
     append_whole(fd, b"three\n")
     os.close(fd)
     assert (tmp_path / "lines").read_bytes() == b"one\nthree\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="no descriptor here that takes no lock")
+def test_nobody_waits_for_a_lock_where_a_file_system_has_none(tmp_path):
+    clock = StepClock()
+    with in_turn(os.open(tmp_path, os.O_PATH), 30.0, clock):
+        assert clock.now() == clock.begun
 
 
 def test_a_full_disk_costs_the_ledger_the_line_and_nothing_else(tmp_path):
