@@ -47,11 +47,11 @@ class SeveralModel:
     def info(self) -> DrafterInfo:
         """Return all names, the parameters in all, and what each drafter is."""
         looked_up = self.looking.info
-        asked = [
+        drafters = [
             replace(model.info, name=name) if model.info.name == looked_up.name else model.info
             for name, model in self.named.items()
         ]
-        parts = [*asked, looked_up]
+        parts = [*drafters, looked_up]
         return DrafterInfo(
             name=" or ".join(part.name for part in parts),
             digest=None,
@@ -138,8 +138,8 @@ class SeveralDrafters:
         # One that is there already is left alone: some go back a position further each time.
         while (least := min(lengths)) < max(lengths):
             lengths = [
-                held if held == least else drafter.rewind(least)
-                for drafter, held in zip(drafters, lengths, strict=True)
+                length if length == least else drafter.rewind(least)
+                for drafter, length in zip(drafters, lengths, strict=True)
             ]
         return least
 

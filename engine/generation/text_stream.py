@@ -67,9 +67,9 @@ class Pieces:
             while end > self._shown and self.text[end - 1] == INCOMPLETE:
                 end -= 1
         if self._shown == 0:
-            held = not final and self._label.startswith(self.text)
+            may_be_label = not final and self._label.startswith(self.text)
             self._shown = len(self._label) if self.text.startswith(self._label) else 0
-            end = 0 if held else end
+            end = 0 if may_be_label else end
         if end > self._shown:
             self._show(self.text[self._shown : end])
             self._shown = end

@@ -190,8 +190,9 @@ def parse(kind: type[Body], body: bytes) -> Body:
         if isinstance(cause, FieldError):
             raise FieldError(str(cause), cause.param) from error
         # Of a field that is unknown the last part is its own name, whatever that looks like.
-        own = first["loc"][-1:] if first["type"] == "extra_forbidden" else ()
-        named = [*(part for part in first["loc"][: len(first["loc"]) - len(own)] if not _is_kind(part)), *own]
+        location = first["loc"]
+        own = len(location) - (first["type"] == "extra_forbidden")
+        named = [part for number, part in enumerate(location) if number == own or not _is_kind(part)]
         place = ".".join(map(str, named))[:200]
         if first["type"] == "extra_forbidden":
             raise FieldError(f"field {place!r} is not served here; leave it out", place) from error

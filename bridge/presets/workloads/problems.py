@@ -361,9 +361,9 @@ def _more_files_than_taken(file: WorkloadFile, text: str) -> Iterator[Check]:
     for name, preset in file.presets.items():
         metrics = [file.metrics[key] for key in preset.metrics or tuple(file.metrics) if key in file.metrics]
         times = [metric.times(profile) for metric in metrics if metric.ratio is None for profile in preset.profiles]
-        repeats, kept = max(times, default=1), len(file.outputs.keep)
-        if preset.argv is not None and repeats * (1 + kept) > REPORTS_MAX_COUNT:
-            problem = f"presets.{name}: {repeats} repeats may leave {repeats * (1 + kept)} files, reports included"
+        repeats, declared = max(times, default=1), len(file.outputs.keep)
+        if preset.argv is not None and repeats * (1 + declared) > REPORTS_MAX_COUNT:
+            problem = f"presets.{name}: {repeats} repeats may leave {repeats * (1 + declared)} files, reports included"
             remedy = f"keep at most {REPORTS_MAX_COUNT // repeats - 1} files, e.g. one archive of them"
             where = f"{FILE}:{line_of(text, ('outputs', 'keep'))}"
             yield Check(where, "warn", f"{problem}; of more than {REPORTS_MAX_COUNT} a run is rejected", remedy)

@@ -200,8 +200,8 @@ def test_a_half_made_environment_is_made_anew_with_a_sentence(
 def test_a_second_try_waits_for_an_installation_whose_make_was_killed(machine: Machine) -> None:
     go_on = machine.venv.parent / "go-on"
     late = f'mkdir -p "{machine.venv}/lib"; : >"{machine.venv}/lib/late"'
-    held = f'until [ -e "{go_on}" ]; do sleep 0.05; done'
-    slow = f"case $3 in --version) ;; *) exec >/dev/null 2>&1; kill -9 $PPID; {held}; {late} ;; esac"
+    waiting = f'until [ -e "{go_on}" ]; do sleep 0.05; done'
+    slow = f"case $3 in --version) ;; *) exec >/dev/null 2>&1; kill -9 $PPID; {waiting}; {late} ;; esac"
     machine.python("python3", "3.12", pip=slow)
     (machine.bin / "sleep").symlink_to(str(shutil.which("sleep")))
     assert machine.install().returncode != 0

@@ -16,16 +16,16 @@ PLAN = LaunchSeries(arms=("baseline", "candidate"), rule=StopRule(), unit="sampl
 class Turns:
     """A launch whose answers take so many bytes."""
 
-    def __init__(self, seen: ServersSeen, answer_bytes: int, plan, command, number, calibration, **more) -> None:
-        self._seen, self._bytes, self._command, self._number = seen, answer_bytes, command, number
+    def __init__(self, servers: ServersSeen, answer_bytes: int, plan, command, number, calibration, **more) -> None:
+        self._servers, self._bytes, self._command, self._number = servers, answer_bytes, command, number
         self.record: LaunchRecord | None = None
 
     def __enter__(self) -> Turns:
         return self
 
     def __exit__(self, *_) -> None:
-        self._seen.answers.append({"launch": self._number, "text": "x" * self._bytes})
-        self._seen.launches.append({"launch": self._number})
+        self._servers.answers.append({"launch": self._number, "text": "x" * self._bytes})
+        self._servers.launches.append({"launch": self._number})
         self.record = LaunchRecord(
             command=self._command,
             number=self._number,
@@ -40,21 +40,21 @@ class Turns:
 
 
 def launched(answer_bytes: int) -> tuple[SeriesOfLaunches, ServersSeen, str]:
-    seen, notes = ServersSeen(), []
+    servers, notes = ServersSeen(), []
     command = Command(name="servers", argv=("hold",), launches=PLAN)
     series = SeriesOfLaunches(
         command, PLAN, lambda _command, _turns: True, notes.append, lambda: 0.0, "unknown: not read",
-        turns=partial(Turns, seen, answer_bytes), full=seen.full,
+        turns=partial(Turns, servers, answer_bytes), full=servers.full,
     )  # fmt: skip
     assert series.until_decided()
-    return series, seen, notes[-1]
+    return series, servers, notes[-1]
 
 
 def test_no_launch_of_servers_begins_whose_answers_would_not_fit_into_the_report() -> None:
-    series, seen, note = launched(5 * MIB)
+    series, servers, note = launched(5 * MIB)
     assert len(series.records) == 3
     assert note.startswith("3 launches of servers: the answers of a further launch do not fit into a report of 16 MiB")
-    assert len(seen.report()) <= REPORT_MAX_BYTES
+    assert len(servers.report()) <= REPORT_MAX_BYTES
 
 
 def test_answers_that_fit_end_no_series() -> None:

@@ -173,10 +173,10 @@ def test_an_attempt_behind_one_that_was_not_reproduced_is_whole_once_that_one_is
     broken.record["commands"][-1]["answer"] = '{"final_loss": 1.0}'
     before = {NAMES[0]: stored(broken, NAMES[0])}
     behind.record["attempt"].update(number=2, earlier=[NAMES[0]])
-    kept = stored(behind, NAMES[1])
+    files = stored(behind, NAMES[1])
     verdict = judged(behind, before)
     assert primary(verdict).missing == ("outputs",), primary(verdict).why
     case.record["attempt"].update(number=2, earlier=[NAMES[1]])
-    claim = primary(judged(case, {NAMES[1]: {**kept, VERDICT_NAME: verdict.canonical()}}))
+    claim = primary(judged(case, {NAMES[1]: {**files, VERDICT_NAME: verdict.canonical()}}))
     assert (claim.n, claim.decision) == (12, "evidence"), claim.why
     assert "earlier attempt" not in claim.wording

@@ -123,8 +123,8 @@ def test_a_server_parts_from_itself_without_streaming_at_a_near_tie_and_not_agai
     for row in case.reports[PATH]["answers"]:
         if row["arm"] == "candidate" and row["half"] == "whole" and 0 < row["launch"] <= launches:
             row["text"] = row["first_text"] = "Something else"
-    found = [finding.message for finding in verdict(case.seal()).findings if finding.code == "G4-SERVED"]
-    assert found == (["candidate begins otherwise without streaming in 3 of 8 launches"] if lost else [])
+    messages = [finding.message for finding in verdict(case.seal()).findings if finding.code == "G4-SERVED"]
+    assert messages == (["candidate begins otherwise without streaming in 3 of 8 launches"] if lost else [])
 
 
 def test_a_beginning_that_is_a_part_of_a_character_says_nothing():

@@ -46,7 +46,7 @@ def test_rows_made_elsewhere_come_from_the_address_that_is_named_else_from_the_d
 
 @pytest.mark.parametrize("drafter", [None, "ngram", "grpc:127.0.0.1:7,grpc:127.0.0.1:8"])
 def test_rows_made_elsewhere_need_one_address(target: Path, drafter: str | None) -> None:
-    with pytest.raises(UsageError, match="no host is named that makes rows; start .* serve --restoration FOLDER` and"):
+    with pytest.raises(UsageError, match=r"no host is named that makes rows; start .* --restoration FOLDER` and"):
         chosen_restoration(None, AWAY, target, drafter)
 
 
