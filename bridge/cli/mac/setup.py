@@ -119,8 +119,8 @@ def _route_to_write(settings: ClientSettings) -> str | None:
         return route
     if repository is not None and route in remotes(repository.top):
         return route
-    path = (settings.directory if repository is None else repository.top) / route
-    return str(path.resolve()) if path.is_dir() else route
+    path = ((settings.directory if repository is None else repository.top) / route).resolve()
+    return str(path) if path.is_dir() and "#" not in str(path) else route  # what is behind a # is the id of a bus
 
 
 def _try_push(session: BusSession) -> Iterator[Line]:

@@ -180,8 +180,10 @@ def _with_template(settings: ClientSettings) -> BusChoice:
     choice = settings.bus
     if choice.source not in {"--bus", "KAKEYA_BUS"} or choice.embedded:
         return choice
+    top = settings.directory if settings.repository is None else settings.repository.top
+    routes = {choice.route, str((top / (choice.route or "")).resolve())}  # `init` writes a folder's whole path
     for _, written in _own_files(settings):
-        if written.route == choice.route and choice.bus_id in {None, written.bus_id or choice.bus_id}:
+        if written.route in routes and choice.bus_id in {None, written.bus_id or choice.bus_id}:
             return replace(choice, branch_template=written.branch_template)
     return choice
 
