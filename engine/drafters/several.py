@@ -160,7 +160,7 @@ class SeveralDrafters:
         match = self.looking.lookup(bonus)
         if match is None or not draft.count or draft.probs is not None:
             return draft
-        ids, draft = draft.ids(), replace(draft, waits=int(not isinstance(draft.tokens, tuple)))
+        ids, draft = draft.ids(), replace(draft, waits=draft.waits + int(not isinstance(draft.tokens, tuple)))
         if match.tokens[: len(ids)] != ids:
             return draft
         tokens = match.tokens[: self._choice.extended]

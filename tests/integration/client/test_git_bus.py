@@ -141,9 +141,9 @@ def test_init_pins_the_bus_and_a_fork_is_refused_before_anything_is_sent(place, 
 
 
 def test_a_relative_path_that_init_was_given_leads_to_the_bus_from_every_work_tree(place):
-    assert place.run("init", "--bus", "../bus.git", "--branch-template", "claude/x-{preset}-{id}").code == 0
+    assert place.run("init", "--bus", "../bus.git", "--branch-template", "mac-bridge/{preset}-{id}-mine").code == 0
     sent = place.run("run", "mlx-env-probe", "--json", "--bus", "../bus.git")  # a whole path stands in the file
-    assert sent.document["request"]["ref"].startswith("refs/heads/claude/x-"), sent.err
+    assert sent.document["request"]["ref"].endswith("-mine"), sent.err
     linked = place.root / "trees" / "linked"
     place.clone.git("worktree", "add", "-q", "--detach", str(linked))
     for top in (place.clone.top, linked):

@@ -135,7 +135,7 @@ def test_a_gigabyte_of_header_is_cut_after_its_first_kilobytes(site):
 
 
 def test_who_never_finishes_is_cut_off_and_keeps_nobody_waiting(site, monkeypatch):
-    monkeypatch.setattr(proxies, "_FIRST_BYTES_S", 0.3)
+    monkeypatch.setattr(proxies, "_FIRST_BYTES_S", 2.0)  # whoever sends something does so within it on a busy machine
     with connected(("127.0.0.1", site.port)) as silent:
         silent.sendall(TARGET + b"\r\n")  # at once: this too has no more time than the slow one
         assert silent.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -155,8 +155,8 @@ def test_who_never_finishes_is_cut_off_and_keeps_nobody_waiting(site, monkeypatc
     assert alert[:1] == b"\x15"
     assert {reason for _target, reason in refusals(site)} == {
         "the run may not reach this name and port",
-        "its first bytes: no TLS ClientHello within 0.3 s",
-        "no whole request within 0.3 s",
+        "its first bytes: no TLS ClientHello within 2 s",
+        "no whole request within 2 s",
     }
 
 
