@@ -215,6 +215,7 @@ def test_what_a_program_of_a_pair_leaves_behind_works_in_its_turn(tmp_path):
         assert turn.done_s - turn.go_s >= (0.1 if turn.arm == "candidate" else 0.03)
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans come to a subreaper on Linux alone")
 def test_a_program_of_a_pair_that_leaves_something_behind_for_good_is_named(tmp_path):
     execution = pair(Jobs(LocalExecutor(SystemClock()), tmp_path), "sleep 1000 & exit 0")

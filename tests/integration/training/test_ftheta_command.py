@@ -21,6 +21,7 @@ PAIR = ("--target", str(ASSETS / "kakeya-tiny-qwen3"), "--drafter", str(ASSETS /
 FIT = ("ftheta", *PAIR, "--rank", "16", "--length", "160", "--episodes", "4")
 
 
+@pytest.mark.ci
 def test_a_training_that_was_stopped_ends_in_the_file_of_one_that_was_not(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     hybrid = ("--loss", "attn_distill_hybrid")

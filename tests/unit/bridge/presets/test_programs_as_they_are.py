@@ -185,6 +185,7 @@ def test_a_program_that_a_signal_ends_is_told_by_it(tmp_path):
     assert ran.stderr == f"error: signal 11 ended it: {signal.strsignal(11)}\n"
 
 
+@pytest.mark.ci
 def test_what_a_program_left_with_its_output_is_waited_for_and_told(tmp_path):
     left = SHELL.replace("cat words.txt", "(sleep 5; echo loss: 4) &")
     ran, out = run_once(as_it_is(tmp_path, 'number = { stdout = "loss: ([0-9.]+)" }', program=left), tmp_path)
