@@ -67,9 +67,9 @@ class AwayModel:
 
         One that came since its layers were asked for would miss the rows that it reads.
         """
-        there, kept = self.there, self._expected if self._told is None else self._told
-        if there is None or (self._told is not None and there.capture and there.capture != kept):
-            return AwayDrafter(self, kept)
+        there, layers = self.there, self._expected if self._told is None else self._told
+        if there is None or (self._told is not None and there.capture and there.capture != layers):
+            return AwayDrafter(self, layers)
         return there.open()
 
     def _look(self) -> None:

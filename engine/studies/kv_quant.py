@@ -107,10 +107,10 @@ def run_kv_quant(
             SamplePlace(0, index, name, is_warmup),
             instruments,
         )
-        found = measured.sample
+        sample = measured.sample
         # A layout may have the slash in its name that parts of a sample's name are told apart by.
         fallen += [replace(row, arm=name) for row in fallbacks([measured])]
-        known = replace(found, correct=plan.score(prompt, found.text)) if prompt.expected is not None else found
+        known = replace(sample, correct=plan.score(prompt, sample.text)) if prompt.expected is not None else sample
         samples[name].append(known)
         heard(known)
     arms = tuple(

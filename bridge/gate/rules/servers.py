@@ -173,10 +173,14 @@ def _begun_in_a_stream(served: Served) -> Iterator[Violation]:
 
     Alone it computes in other shapes than among others, and may part from itself at a near tie, as two servers may.
     """
-    first = {(one.arm, *one.place): one for one in served.answers if one.half != WHOLE and not one.again}
+    streamed = {
+        (answer.arm, *answer.place): answer for answer in served.answers if answer.half != WHOLE and not answer.again
+    }
     for arm in ARMS:
-        wholes = [one for one in served.answers if one.arm == arm and one.half == WHOLE and one.error is None]
-        pairs = [(one, first[arm, *one.place]) for one in wholes if (arm, *one.place) in first]
+        wholes = [
+            answer for answer in served.answers if answer.arm == arm and answer.half == WHOLE and answer.error is None
+        ]
+        pairs = [(whole, streamed[arm, *whole.place]) for whole in wholes if (arm, *whole.place) in streamed]
         other = len(pairs) - sum(_begin_alike(*pair) for pair in pairs)
         if pairs and rate_upper(len(pairs) - other, len(pairs), STREAMED_CONFIDENCE) < FIRST_LEAST:
             yield Violation(f"{arm} begins otherwise without streaming in {other} of {len(pairs)} launches")

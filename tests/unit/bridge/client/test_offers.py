@@ -109,21 +109,26 @@ def test_a_changed_definition_is_said_once_at_run(requester, host, other):
     assert "was changed" not in requester.run("run", "my-train", "--dry-run").err
 
 
+class Commands:
+    """What an agent's tools run, as a requester types it."""
+
+    tools = staticmethod(tools_of)
+
+    def __init__(self, requester):
+        self.clock, self._requester = requester.clock, requester
+
+    def answer(self, words):
+        return self._requester.run(*words, "--json").document
+
+
 def test_an_agents_tools_have_its_parameters_and_name_its_metrics(requester, host, other):
-    class Commands:
-        clock = requester.clock
-        tools = staticmethod(tools_of)
-
-        def answer(self, words):
-            return requester.run(*words, "--json").document
-
-    tool = Offer(Commands()).find("run")
+    tool = Offer(Commands(requester)).find("run")
     assert tool.schema["properties"]["preset"]["enum"][0] == "my-train"
     assert "final_loss (median, nats, lower is better, 0 to 100)" in tool.description
     assert tool.words({"preset": "my-train", "param": {"lr": 0.5}}) == ["run", "my-train", "-p", "lr=0.5"]
     second = ScriptedHost(requester.bus, requester.clock, name="big")
     second.offer(other)
-    tool = Offer(Commands()).find("run")
+    tool = Offer(Commands(requester)).find("run")
     assert tool.schema["properties"]["preset"]["enum"][:2] == ["my-train@big", "my-train@mini"]
     assert tool.words({"preset": "my-train@big"})[:2] == ["run", "my-train@big"]
     with pytest.raises(UsageError, match="takes lr"):
@@ -131,17 +136,10 @@ def test_an_agents_tools_have_its_parameters_and_name_its_metrics(requester, hos
 
 
 def test_an_agent_keeps_its_tools_while_a_bus_that_offers_presets_of_its_own_does_not_answer(requester, host, own):
-    class Commands:
-        clock = requester.clock
-        tools = staticmethod(tools_of)
-
-        def answer(self, words):
-            return requester.run(*words, "--json").document
-
     def presets():
         return offer.find("run").schema["properties"]["preset"].get("enum", [])
 
-    offer = Offer(Commands())
+    offer = Offer(Commands(requester))
     assert "my-train" in presets()
     requester.bus.store.faults = Faults(lambda operation: "lost")
     requester.clock.sleep(FRESH_S + 1)
