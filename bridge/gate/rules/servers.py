@@ -20,8 +20,9 @@ POLLING_MOST: Final = 0.03
 """On a machine so busy that nobody gets much of a processor: there half of what the asked one got is too much."""
 APART_MOST: Final = math.log(1.1)
 FIRST_LEAST: Final = 0.9
+STREAMED_LEAST: Final = 0.98
 STREAMED_CONFIDENCE: Final = 0.9
-"""One answer a launch is asked for again without streaming: of eight, three that begin otherwise are too many."""
+"""One answer a launch is asked for again without streaming: of eight, two that begin otherwise are too many."""
 ALONE_MOST: Final = math.log(2.0)
 """Between unlike prompts of one server: some take longer to read than others."""
 STATED_SHARE: Final = 0.02
@@ -182,7 +183,7 @@ def _begun_in_a_stream(served: Served) -> Iterator[Violation]:
         ]
         pairs = [(whole, streamed[arm, *whole.place]) for whole in wholes if (arm, *whole.place) in streamed]
         other = len(pairs) - sum(_begin_alike(*pair) for pair in pairs)
-        if pairs and rate_upper(len(pairs) - other, len(pairs), STREAMED_CONFIDENCE) < FIRST_LEAST:
+        if pairs and rate_upper(len(pairs) - other, len(pairs), STREAMED_CONFIDENCE) < STREAMED_LEAST:
             yield Violation(f"{arm} begins otherwise without streaming in {other} of {len(pairs)} launches")
 
 
