@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from engine.cards.loading import EvaluatedTarget
 from engine.reports.tokens import loop_onset, repeated_share
+from engine.training.requests import ResponseRequest
 
 WINDOW_TOKENS = 512
 
@@ -58,7 +59,7 @@ def held_out_language(target: EvaluatedTarget, texts: list[str], limit_tokens: i
 
 def greedy_samples(target: EvaluatedTarget, prompts: list[dict[str, str]], budget: int) -> list[GreedySample]:
     """Continue each of `prompts` (id, kind, text) greedily for at most `budget` tokens."""
-    from engine.training.responses import ResponseRequest, regenerate_in_order
+    from engine.training.responses import regenerate_in_order
 
     requests = [ResponseRequest(tuple(target.encode(prompt["text"])), budget, budget) for prompt in prompts]
     samples = []

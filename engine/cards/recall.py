@@ -11,6 +11,7 @@ from engine.cards.binomial import Proportion, clopper_pearson
 from engine.cards.loading import EvaluatedTarget
 from engine.errors import UsageError
 from engine.training.needles import hide, make_needles
+from engine.training.requests import ResponseRequest
 
 ANSWER_TOKENS = 28
 BATCH_ROWS, BATCH_TOKENS = 16, 32768
@@ -83,7 +84,7 @@ def is_recalled(text: str, expected: str) -> bool:
 
 def measure_recall(target: EvaluatedTarget, prompts: list[NeedlePrompt], length: int, needles: int = 1) -> RecallResult:
     """Answer `prompts` greedily and count exact codes."""
-    from engine.training.responses import ResponseRequest, regenerate_in_order
+    from engine.training.responses import regenerate_in_order
 
     requests = [ResponseRequest(prompt.ids, ANSWER_TOKENS, ANSWER_TOKENS) for prompt in prompts]
     rows = max(1, min(BATCH_ROWS, BATCH_TOKENS // length))

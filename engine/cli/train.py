@@ -20,7 +20,7 @@ from engine.restoration.settings import KL, LOSSES
 from engine.training.recipe import FAMILIES, SIZES
 
 if TYPE_CHECKING:
-    from engine.training.responses import ResponseRequest
+    from engine.training.requests import ResponseRequest
 
 DRAFTER_SIZES = (*SIZES, "smollm2")
 """Names of `engine.training.network.drafter_model.SHAPES`, which needs torch."""

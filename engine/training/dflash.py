@@ -27,15 +27,8 @@ from engine.training.features import FeatureFile
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config
 from engine.training.network.models import attention_masks, emulates_bfloat16, mixed_precision
 from engine.training.network.optimiser import Optimisers, Schedule
-from engine.training.responses import (
-    SHIPPED,
-    Answers,
-    Ends,
-    Response,
-    ResponseRequest,
-    make_requests,
-    regenerate_in_order,
-)
+from engine.training.requests import SHIPPED, Ends, Response, ResponseRequest
+from engine.training.responses import Answers, make_requests, regenerate_in_order
 from engine.training.rows import RowSource
 from engine.training.tokenizer import EOS_ID, MASK_ID, PAD_ID, SPECIAL_TOKENS
 

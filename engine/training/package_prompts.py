@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from engine.errors import UsageError
 from engine.installed_prompts import CHANGES, FENCE, PACKAGE, installed_set
-from engine.training.responses import ResponseRequest
+from engine.training.requests import ResponseRequest
 
 TASKS: Final = ("complete", "explain", "edit", "continue")
 LEAST_LINES, MOST_LINES = 4, 40

@@ -6,7 +6,6 @@ import hashlib
 import json
 import lzma
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +15,16 @@ import torch
 from engine.errors import UsageError
 from engine.training.checkpoint import write_bytes
 from engine.training.needles import hide, make_needles
+from engine.training.requests import SHIPPED, Ends, Response, ResponseRequest
 from engine.training.rows import RowSource, encode
 from engine.training.structured import make_document, regular_words
-from engine.training.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from engine.training.tokenizer import BOS_ID
 
 GENERATION_ROWS = 192
 COMPACT_EVERY = 16
 SHARES = {"structured": 0.66, "code": 0.24, "needle": 0.10}
 CODE_PROMPT_TOKENS, CODE_RESPONSE_TOKENS = 64, 48
 STRUCTURED_RESPONSE_TOKENS = 400
-
-
-@dataclass(frozen=True)
-class Response:
-    """Token ids of prompt and response; supervised positions start at `prompt_tokens`."""
-
-    ids: tuple[int, ...]
-    prompt_tokens: int
-
-
-@dataclass(frozen=True)
-class ResponseRequest:
-    """A prompt, the most tokens to generate after it, and a guess of the length used to batch alike rows."""
-
-    prompt: tuple[int, ...]
-    limit: int
-    expected: int
 
 
 def make_requests(source: RowSource, words: tuple[str, ...], count: int, seed: int) -> list[ResponseRequest]:
@@ -68,18 +51,6 @@ def make_requests(source: RowSource, words: tuple[str, ...], count: int, seed: i
             prompt = [BOS_ID, *body, *encode(tokenizer, needles[0].question)]
             requests.append(ResponseRequest(tuple(prompt), 32, 24))
     return requests
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The ids of a tokenizer that rows are filled up with, and that end a response."""
-
-    pad: int = PAD_ID
-    stops: tuple[int, ...] = (EOS_ID,)
-
-
-SHIPPED = Ends()
-"""Those of the shipped tokenizer."""
 
 
 def generate(model: Any, requests: list[ResponseRequest], marks: Ends = SHIPPED) -> list[Response]:

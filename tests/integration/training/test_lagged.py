@@ -16,7 +16,7 @@ from engine.conversion.drafter_file import read_drafter
 from engine.conversion.mlx_folder import write_mlx
 from engine.errors import ModelConfigError, ModelMismatchError, UsageError
 from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer, export_drafter
-from engine.training.responses import Response
+from engine.training.requests import Response
 
 VOCABULARY, PROMPT, LENGTH, LAG = 256, 6, 40, 5
 ANCHOR = 20

@@ -33,7 +33,8 @@ from engine.training.features import FeatureFile  # noqa: E402
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config  # noqa: E402
 from engine.training.network.models import logits_of, mixed_precision  # noqa: E402
 from engine.training.package_prompts import TASKS, _turns, functions, package_requests  # noqa: E402
-from engine.training.responses import Answers, Ends, Response, ResponseRequest, regenerate_in_order  # noqa: E402
+from engine.training.requests import Ends, Response, ResponseRequest  # noqa: E402
+from engine.training.responses import Answers, regenerate_in_order  # noqa: E402
 from tests.fakes import tiny_families  # noqa: E402
 from tests.unit.engine.evaluation.test_installed_prompts import PROBLEMS, install  # noqa: E402
 
