@@ -112,7 +112,7 @@ def _draft_chunk(
     count, length = len(anchors), ids.shape[1]
     block = torch.full((count, block_size), settings["mask_token_id"])
     block[:, 0] = ids[0, anchors]
-    table = target.model.model.embed_tokens.weight
+    table, head = target.model.model.embed_tokens.weight, target.model.lm_head.weight
     embedded = torch.nn.functional.embedding(block.flatten()[None], table) * settings["input_embedding_scale"]
     where = (anchors[:, None] + torch.arange(block_size)).flatten()[None]
     context = torch.arange(length)[None]
@@ -120,7 +120,7 @@ def _draft_chunk(
     sees_context = context < anchors.repeat_interleave(block_size)[:, None]
     mask = torch.cat([sees_context, owner[:, None] == owner[None, :]], dim=-1)[None, None]
     hidden = drafter(embedded, features, context, where, mask)
-    logits = torch.nn.functional.linear(hidden.view(count, block_size, -1)[:, 1:], table)
+    logits = torch.nn.functional.linear(hidden.view(count, block_size, -1)[:, 1:], head)
     return logits.argmax(-1)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.cards.step_costs import verdict
+
 TARGET_LIMITS = (
     "Trained on library source code and synthetic rows only. It completes structured code and retrieves short codes; "
     "it is no general language or code model, was never tuned on conversations, and its chat template only frames "
@@ -11,9 +13,9 @@ TARGET_LIMITS = (
 )
 DRAFTER_LIMITS = (
     "Works with exactly the target named below: it reads that target's hidden states and borrows its embedding and "
-    "head. Rows of the raw embedding table are multiplied with `dflash_config.input_embedding_scale`. "
-    "It drafts boilerplate well and retrieved digits badly."
+    "head. Rows of the raw embedding table are multiplied with `dflash_config.input_embedding_scale`."
 )
+SHIPPED_LIMITS = " It drafts boilerplate well and retrieved digits badly."
 
 CURVE_ROWS = 3
 """At most so many rows of a training's curve are shown; card.json has all, and the other samples."""
@@ -31,7 +33,8 @@ def card_markdown(card: dict[str, Any]) -> str:
     """Return MODEL_CARD.md of `card`."""
     evaluation = card["evaluation"]
     lines = [f"# {card['name']}", "", _summary(card), ""]
-    lines += [TARGET_LIMITS if card["kind"] == "target" else DRAFTER_LIMITS, ""]
+    drafter_limits = DRAFTER_LIMITS + (SHIPPED_LIMITS if card["training"]["corpus"] else "")
+    lines += [TARGET_LIMITS if card["kind"] == "target" else drafter_limits, ""]
     lines += [NOTES[card["name"]], ""] if card["name"] in NOTES else []
     lines += ["## Training", ""]
     lines += _training_lines(card["training"])
@@ -51,12 +54,15 @@ def _summary(card: dict[str, Any]) -> str:
 
 
 def _training_lines(training: dict[str, Any]) -> list[str]:
-    corpus = training["corpus"]
     versions = ", ".join(f"{name} {version}" for name, version in training["versions"].items())
     spent = (
         f"Seed {training['seed']}, {training['steps']} steps, {training['tokens']:,} tokens seen, "
         f"{training['trained_s']:.0f} s of optimiser time on {training['threads']} CPU thread(s); {versions}."
     )
+    corpus = training["corpus"]
+    if not corpus:
+        answers = "Rows are the target's own greedy answers about functions and manual pages of installed packages."
+        return [f"    {training['command']}", "", spent, answers]
     read = (
         f"Corpus: {corpus['files']} files of the Python {corpus['python']} library ({corpus['held_out_files']} held "
         f"out), listing sha256 `{corpus['listing_sha256']}`; per-file digests in `corpus.json` beside the models."
@@ -131,6 +137,28 @@ def _drafter_lines(evaluation: dict[str, Any]) -> list[str]:
             f"| {row['pooled']:.2f} |"
             for row in group["acceptance"]
         ]
+    return [*lines, *_step_lines(evaluation)]
+
+
+def _step_lines(evaluation: dict[str, Any]) -> list[str]:
+    """Return for each block what a step costs and commits, and whether that pays; nothing where no cost was given."""
+    if "steps" not in evaluation:
+        return []
+    steps = evaluation["steps"]
+    explained = (
+        f"A draft and its verification cost, in plain steps of {1000 * steps['plain_s']:.1f} ms after "
+        f"{steps['context_tokens']} tokens on {steps['backend']} ({steps['machine']}); drafting pays where a step "
+        "commits more tokens than that:"
+    )
+    lines = ["", explained, "", "| prompts | block | cost | committed | |", "|---|---|---|---|---|"]
+    for kind, group in evaluation["acceptance"].items():
+        for row in group["acceptance"]:
+            cost = steps["costs"].get(str(row["block_size"]))
+            if row["drafter"] == "ngram" or cost is None:
+                continue
+            interval = f"{row['mean']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
+            outcome = verdict(cost, row["lower"], row["upper"])
+            lines.append(f"| {kind} | {row['block_size']} | {cost:.2f} | {interval} | {outcome} |")
     return lines
 
 

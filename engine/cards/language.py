@@ -63,9 +63,10 @@ def greedy_samples(target: EvaluatedTarget, prompts: list[dict[str, str]], budge
 
     requests = [ResponseRequest(tuple(target.encode(prompt["text"])), budget, budget) for prompt in prompts]
     samples = []
-    for prompt, response in zip(prompts, regenerate_in_order(target.model, requests), strict=True):
+    responses = regenerate_in_order(target.model, requests, marks=target.ends)
+    for prompt, response in zip(prompts, responses, strict=True):
         tokens = response.ids[response.prompt_tokens :]
-        stopped = bool(tokens) and tokens[-1] == 1
+        stopped = bool(tokens) and tokens[-1] in target.ends.stops
         samples.append(
             GreedySample(
                 prompt["id"],

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint import read_config
+from engine.checkpoint import read_config, stop_ids
 from engine.drafters import dflash
 from engine.errors import ModelConfigError
 from engine.huggingface import open_causal
 from engine.tokenizer import read_tokenizer
+from engine.training.requests import SHIPPED, Ends
+from engine.training.tokenizer import MASK_ID, SPECIAL_TOKENS
 
 
 @dataclass(frozen=True)
 class EvaluatedTarget:
-    """A target in transformers, its tokenizer and its folder's name."""
+    """A target in transformers, its tokenizer, its folder's name, and the ids that end its answers."""
 
     name: str
     model: Any
     tokenizer: Any
+    ends: Ends = SHIPPED
+
+    @property
+    def speaks_shipped_words(self) -> bool:
+        """Whether its tokenizer is the one that the packaged prompt sets are written for."""
+        return bool(self.tokenizer.token_to_id(SPECIAL_TOKENS[MASK_ID]) == MASK_ID)
 
     def encode(self, text: str) -> list[int]:
-        """Return token ids of `text` with `<bos>` first."""
+        """Return token ids of `text` with what the tokenizer puts first, `<bos>` for the shipped one."""
         return list(self.tokenizer.encode(text).ids)
 
 
@@ -32,7 +40,9 @@ def load_target(folder: Path) -> EvaluatedTarget:
     Raises:
         ModelError: If it is missing or unusable.
     """
-    return EvaluatedTarget(folder.name, open_causal(folder), read_tokenizer(folder))
+    target = EvaluatedTarget(folder.name, open_causal(folder), read_tokenizer(folder))
+    stops = stop_ids(folder, read_config(folder))
+    return target if target.speaks_shipped_words or not stops else replace(target, ends=Ends(stops[0], stops))
 
 
 def load_drafter(folder: Path) -> Any:

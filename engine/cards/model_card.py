@@ -15,7 +15,10 @@ from engine.cards.language import GreedySample, greedy_samples, held_out_languag
 from engine.cards.loading import EvaluatedTarget
 from engine.cards.recall import ANSWER_TOKENS, measure_recall, needle_prompts, without_full_attention
 from engine.checkpoint import weight_files
+from engine.installed_prompts import SETS as INSTALLED
+from engine.installed_prompts import installed_set
 from engine.training.corpus import read_corpus, word_pool
+from engine.training.package_prompts import MOST_PROMPT_TOKENS, RESPONSE_TOKENS
 
 RECALL = (
     (480, 100, 1), (480, 25, 3), (1000, 41, 1), (1500, 41, 1), (1900, 61, 1), (2000, 41, 1),
@@ -26,11 +29,14 @@ RECALLED_SHARE = 0.9
 """Of the codes at a length that counts as one the target reads."""
 STRUCTURED_BUDGET, RAW_BUDGET = 640, 128
 STRUCTURED_PROMPTS = 60
+HUMANEVAL_PROMPTS, HUMANEVAL_BUDGET = 40, 96
 SHOWN_SAMPLES = 2
 SEED = 5
 STORED = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 """Names of dtypes for those of a file's header."""
 LONGEST_DRAFTED = 2048
+DrafterPrompts = dict[str, tuple[list[dict[str, Any]], int]]
+"""By kind the prompts and the most tokens of an answer."""
 
 
 def file_digests(folder: Path) -> dict[str, str]:
@@ -105,16 +111,29 @@ def _shown(
     }
 
 
-def evaluate_drafter(
-    target: EvaluatedTarget, drafter: Any, prompt_sets: dict[str, list[dict[str, Any]]], block_sizes: tuple[int, ...]
-) -> dict[str, Any]:
-    """Measure acceptance before the first loop or end, beside the n-gram drafter, on both kinds of code prompts."""
-    result: dict[str, Any] = {}
-    kinds = {
+def packaged_prompts(prompt_sets: dict[str, list[dict[str, Any]]]) -> DrafterPrompts:
+    """Return both kinds of code prompts in the shipped words, with the most tokens of an answer."""
+    return {
         "structured": (spread(prompt_sets["code-structured"], STRUCTURED_PROMPTS), STRUCTURED_BUDGET),
         "raw": (prompt_sets["code-raw"], RAW_BUDGET),
     }
-    for kind, (prompts, budget) in kinds.items():
+
+
+def humaneval_prompts() -> DrafterPrompts:
+    """Return HumanEval's functions to complete and to edit, as a target of other words is asked.
+
+    Raises:
+        UsageError: If the package that holds them is not installed.
+    """
+    return {name: (spread(installed_set(name)["prompts"], HUMANEVAL_PROMPTS), HUMANEVAL_BUDGET) for name in INSTALLED}
+
+
+def evaluate_drafter(
+    target: EvaluatedTarget, drafter: Any, prompts_by_kind: DrafterPrompts, block_sizes: tuple[int, ...]
+) -> dict[str, Any]:
+    """Measure acceptance before the first loop or end, beside the n-gram drafter, on each kind of prompts."""
+    result: dict[str, Any] = {}
+    for kind, (prompts, budget) in prompts_by_kind.items():
         samples = greedy_samples(target, prompts, budget)
         ids = {prompt["id"]: tuple(target.encode(prompt["text"])) for prompt in prompts}
         rows = []
@@ -151,7 +170,7 @@ def card_of(
         "model_type": config["model_type"],
         "parameters": training["parameters"],
         "vocab_size": config["vocab_size"],
-        "context_tokens": read_tokens(evaluation),
+        "context_tokens": read_tokens(evaluation, training),
         "dtype": "float32",
         "stored": stored_as(folder, config),
         "sha256": file_digests(folder),
@@ -173,10 +192,10 @@ def stored_as(folder: Path, config: dict[str, Any]) -> str:
     return " and ".join(sorted(STORED.get(kind, kind) for kind in kinds))
 
 
-def read_tokens(evaluation: dict[str, Any]) -> int:
+def read_tokens(evaluation: dict[str, Any], training: dict[str, Any]) -> int:
     """Return the longest prompts of which nearly all codes were recalled; a drafter's are those it was trained on."""
     if "recall" not in evaluation:
-        return LONGEST_DRAFTED
+        return LONGEST_DRAFTED if training["corpus"] else MOST_PROMPT_TOKENS + RESPONSE_TOKENS
     shares = {row["length"]: row["proportion"] for row in evaluation["recall"]}
     read = [length for length, share in shares.items() if share["successes"] >= RECALLED_SHARE * share["trials"]]
     return max(read, default=0)

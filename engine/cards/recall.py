@@ -88,7 +88,7 @@ def measure_recall(target: EvaluatedTarget, prompts: list[NeedlePrompt], length:
 
     requests = [ResponseRequest(prompt.ids, ANSWER_TOKENS, ANSWER_TOKENS) for prompt in prompts]
     rows = max(1, min(BATCH_ROWS, BATCH_TOKENS // length))
-    answers = regenerate_in_order(target.model, requests, rows=rows)
+    answers = regenerate_in_order(target.model, requests, rows=rows, marks=target.ends)
     outcomes = []
     for prompt, answer in zip(prompts, answers, strict=True):
         text = target.tokenizer.decode(list(answer.ids[answer.prompt_tokens :]))

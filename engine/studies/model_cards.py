@@ -11,10 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from engine.cards.language import greedy_samples, held_out_language
-from engine.cards.loading import load_drafter, load_target
-from engine.cards.model_card import card_of, evaluate_drafter, evaluate_target, sample_summary, spread, write_card
+from engine.cards.loading import EvaluatedTarget, load_drafter, load_target
+from engine.cards.model_card import (
+    DrafterPrompts,
+    card_of,
+    evaluate_drafter,
+    evaluate_target,
+    humaneval_prompts,
+    packaged_prompts,
+    sample_summary,
+    spread,
+    write_card,
+)
 from engine.cards.prompts import SETS, build_sets, read_set, write_sets
 from engine.cards.recall import measure_recall, needle_prompts
+from engine.cards.step_costs import step_costs
 from engine.checkpoint import ASSETS
 from engine.errors import UsageError
 from engine.huggingface import take_torch_in
@@ -57,6 +68,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--drafter", type=model_folder, default=None, help="write this drafter's card instead of the target's"
     )
     card.add_argument("--block-sizes", type=positive, nargs="+", default=[4, 8])
+    card.add_argument(
+        "--costs",
+        type=Path,
+        metavar="REPORT",
+        help="report of `eval verify-cost` with this drafter: the card says at which block sizes it pays there",
+    )
     recall = verbs.add_parser("recall", parents=[common, of_target], help="needle recall at one length")
     recall.add_argument("--length", type=positive, required=True)
     recall.add_argument("--count", type=positive, default=61)
@@ -89,6 +106,15 @@ def load_sets(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     return {name: read_set(folder, name) for name in SETS}
 
 
+def drafter_prompts(target: EvaluatedTarget, arguments: argparse.Namespace) -> DrafterPrompts:
+    """Return what a drafter is measured on: the packaged prompts where its target speaks their words, else HumanEval's.
+
+    Raises:
+        UsageError: If they are not there.
+    """
+    return packaged_prompts(load_sets(arguments)) if target.speaks_shipped_words else humaneval_prompts()
+
+
 def prompts_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Build and write the prompt sets."""
     sets = build_sets([load_target(folder) for folder in arguments.targets], arguments.seed)
@@ -97,8 +123,14 @@ def prompts_command(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def card_command(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure and write the card of the drafter, or of the target when no drafter is given."""
-    sets, target = load_sets(arguments), load_target(arguments.target)
+    """Measure and write the card of the drafter, or of the target when no drafter is given.
+
+    Raises:
+        UsageError: If the report of costs cannot be read or holds no drafts, or prompts are missing.
+    """
+    if arguments.costs is not None:
+        step_costs(arguments.costs)  # before minutes of measuring
+    target = load_target(arguments.target)
     environment = {
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -107,13 +139,18 @@ def card_command(arguments: argparse.Namespace) -> dict[str, Any]:
     environment |= {name: importlib.metadata.version(name) for name in PACKAGES}
     command = f"kakeya-engine eval model card --target {arguments.target.name}"
     if arguments.drafter is None:
-        card = card_of(arguments.target, "target", evaluate_target(target, sets), command, environment)
+        evaluation = evaluate_target(target, load_sets(arguments))
+        card = card_of(arguments.target, "target", evaluation, command, environment)
         write_card(arguments.target, card)
         return {"written": str(arguments.target / "card.json")}
     drafter = load_drafter(arguments.drafter)
-    measured = evaluate_drafter(target, drafter, sets, tuple(arguments.block_sizes))
+    prompts = drafter_prompts(target, arguments)
+    measured = evaluate_drafter(target, drafter, prompts, tuple(arguments.block_sizes))
     evaluation = {"target": arguments.target.name, "acceptance": measured}
     command += f" --drafter {arguments.drafter.name}"
+    if arguments.costs is not None:
+        evaluation["steps"] = step_costs(arguments.costs)
+        command += f" --costs {arguments.costs.name}"
     write_card(arguments.drafter, card_of(arguments.drafter, "drafter", evaluation, command, environment))
     return {"written": str(arguments.drafter / "card.json")}
 
@@ -150,7 +187,7 @@ def samples_command(arguments: argparse.Namespace) -> dict[str, Any]:
 def acceptance_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure acceptance of a drafter beside the n-gram drafter."""
     target, drafter = load_target(arguments.target), load_drafter(arguments.drafter)
-    return evaluate_drafter(target, drafter, load_sets(arguments), tuple(arguments.block_sizes))
+    return evaluate_drafter(target, drafter, drafter_prompts(target, arguments), tuple(arguments.block_sizes))
 
 
 MEASUREMENTS = {

@@ -5,11 +5,21 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
 from engine.cards.acceptance import before_loop
 from engine.cards.binomial import clopper_pearson
 from engine.cards.card_text import card_markdown
 from engine.cards.language import GreedySample
+from engine.cards.loading import load_target
 from engine.cards.model_card import file_digests, sample_summary, spread, stored_as
+from engine.cards.step_costs import step_costs
+from engine.checkpoint import ASSETS
+from engine.errors import UsageError
+from engine.training.requests import SHIPPED
+from tests.fakes import tiny_families
 
 
 def sample(tokens, stop="budget", onset=None):
@@ -78,6 +88,21 @@ CARD = {
 }
 
 
+COSTS = {
+    "environment": {"backend": "mlx", "machine": "arm64"},
+    "rows": {
+        "verify": [
+            {"context_tokens": context, "rows": rows, "seconds": [seconds, 9.0, 0.0]}
+            for context, rows, seconds in [(64, 1, 0.01), (256, 1, 0.08), (256, 2, 0.1), (256, 4, 0.14), (256, 8, 0.2)]
+        ],
+        "draft": [
+            {"context_tokens": 256, "drafted_tokens": count, "seconds": [seconds]}
+            for count, seconds in [(1, 0.02), (3, 0.02), (7, 0.04)]
+        ],
+    },
+}
+
+
 def test_a_drafter_card_shows_its_command_and_each_measured_row():
     row = {
         "drafter": "dflash",
@@ -95,6 +120,61 @@ def test_a_drafter_card_shows_its_command_and_each_measured_row():
     assert "computed in float32, stored as bfloat16" in text
     assert "| structured (60) | 58/60 | dflash | 4 | 3.21 | 3.05 to 3.40 | 3.30 |" in text
     assert "| 3 | 1.5 |" in text
+
+
+def acceptance_row(mean, lower, upper, block_size=4, drafter="dflash"):
+    return {"drafter": drafter, "block_size": block_size, "prompts": 40, "mean": mean, "lower": lower, "upper": upper,
+            "pooled": mean}  # fmt: skip
+
+
+def test_a_drafter_card_says_at_which_blocks_drafting_pays_on_the_machine_whose_costs_it_was_given(tmp_path):
+    report = tmp_path / "verify-cost.json"
+    report.write_text(json.dumps(COSTS))
+    steps = step_costs(report)
+    assert steps["context_tokens"] == 256
+    assert steps["costs"] == pytest.approx({"2": 1.5, "4": 2.0, "8": 3.0})
+    rows = [acceptance_row(1.7, 1.6, 1.8, 2), acceptance_row(2.0, 1.9, 2.1), acceptance_row(2.4, 2.1, 2.7, 8)]
+    rows += [acceptance_row(9.0, 8.0, 9.9, 4, "ngram"), acceptance_row(9.0, 8.0, 9.9, 16)]
+    group = {"acceptance": rows, "prompts": 40, "natural_eos": 3, "tokens_before_loop_mean": 80.0}
+    evaluation = {"command": "x", "target": "x", "acceptance": {"humaneval": group}, "steps": steps}
+    text = card_markdown(CARD | {"training": TRAINING | {"corpus": {}}, "evaluation": evaluation})
+    assert "in plain steps of 80.0 ms after 256 tokens on mlx (arm64)" in text
+    table = [line for line in text.splitlines() if line.startswith("| humaneval |")]
+    assert table == [
+        "| humaneval | 2 | 1.50 | 1.70 (1.60 to 1.80) | pays |",
+        "| humaneval | 4 | 2.00 | 2.00 (1.90 to 2.10) | undecided |",
+        "| humaneval | 8 | 3.00 | 2.40 (2.10 to 2.70) | does not pay |",
+    ]
+    assert "functions and manual pages of installed packages" in text
+    assert "boilerplate" not in text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None, "{", "[]", "{}", json.dumps({"rows": {"verify": [], "draft": []}, "environment": {}}),
+        json.dumps(COSTS | {"rows": COSTS["rows"] | {"draft": []}}),
+        json.dumps(COSTS | {"environment": {}}),
+    ],
+)  # fmt: skip
+def test_what_is_no_report_of_costs_is_refused_with_the_command_that_makes_it(tmp_path, content):
+    report = tmp_path / "verify-cost.json"
+    if content is not None:
+        report.write_text(content)
+    with pytest.raises(
+        UsageError, match=r"verify-cost\.json is no report .* `kakeya-engine eval verify-cost --drafter"
+    ):
+        step_costs(report)
+
+
+def test_answers_end_where_the_folder_of_a_target_says(tmp_path):
+    folder = tiny_families.write_family(tmp_path, "llama")
+    Tokenizer(WordLevel({"a": 0, "b": 1}, unk_token="a")).save(str(folder / "tokenizer.json"))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 9]}))
+    target = load_target(folder)
+    assert not target.speaks_shipped_words
+    assert target.ends.stops[:2] == (7, 9)
+    assert load_target(ASSETS / "kakeya-tiny-qwen3").ends == SHIPPED
 
 
 def test_a_target_card_shows_recall_with_its_interval_and_by_depth():
