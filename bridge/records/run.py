@@ -324,6 +324,10 @@ class Attempt(Record):
         unseen: which of the earlier ones had left neither a report nor a finished pair when this one was judged.
         looks: of how many cells of its preset, parameters alike, that this host measured within 30 days this is one; 1
             where it confirms an earlier run.
+        versions: of how many versions of its program, its own included, numbers could be chosen likewise; nothing is
+            corrected for them. Written only where there were several.
+        others: how many questions of other families were measured within the thirty days; nothing is corrected for
+            them. Written only where there was any.
         confirms: the run whose result it was begun to confirm, or None; such runs are attempts of their own.
         history_since: since when the host counted in full: its state was lost then, and of what ran before only what
             the bus still had is counted. Written only where that was within the thirty days.
@@ -334,12 +338,15 @@ class Attempt(Record):
     earlier: tuple[RunId, ...]
     unseen: tuple[RunId, ...] = ()
     looks: Annotated[int, Field(ge=1)] = 1
+    versions: Annotated[int, Field(ge=1)] = 1
+    others: Count = 0
     confirms: RunId | None = None
     history_since: Moment | None = None
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialise(self).items() if value is not None or name != "history_since"}
+        unsaid = {"versions": 1, "others": 0, "history_since": None}
+        return {name: value for name, value in serialise(self).items() if value != unsaid.get(name, ...)}
 
 
 class RunRecord(Record):
