@@ -361,6 +361,7 @@ class RunRecord(Record):
         started, ended: wall clock; `wall_s` is from the steady clock.
         imported: where the workload's own package came from; None when it was not found out.
         log_bytes, log_sha256: of the whole log kept, after the cap and redaction.
+        redactions: how often a secret was masked in the log; None where who counted them was killed.
         principal, signer: who signed the request and with which key, as the host verified it before anything ran;
             ``unsigned`` and None when nobody did.
         peers: what answered the commands that ask one, in order.
@@ -408,7 +409,7 @@ class RunRecord(Record):
     log_bytes: Count
     log_sha256: Sha256
     log_truncated_bytes: Count
-    redactions: Count
+    redactions: Count | None
     principal: Text = "unsigned"
     signer: Text | None = None
     peers: tuple[PeerRecord, ...] = ()
