@@ -87,6 +87,7 @@ class Execution:
         message: one line for people when ok is False or the ending is not `exited`.
         log: the whole log kept, redacted and capped.
         reports: bytes of the declared and undeclared files under `out`, by relative POSIX path.
+        redactions: how often a secret was masked in the log; None where its supervisor was killed, which alone counts.
         wall_s: from the first command's start to the last one's end, on a steady clock.
         imported: where the first command's module came from, looked up in its confinement before it ran; None for a
             command that runs no module, or when there was no answer.
@@ -111,7 +112,7 @@ class Execution:
     reports: dict[str, bytes]
     log: bytes
     log_truncated_bytes: int
-    redactions: int
+    redactions: int | None
     wall_s: float
     imported: ImportedModule | None = None
     peers: tuple[PeerRecord, ...] = ()

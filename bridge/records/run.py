@@ -324,6 +324,10 @@ class Attempt(Record):
         unseen: which of the earlier ones had left neither a report nor a finished pair when this one was judged.
         looks: of how many cells of its preset, parameters alike, that this host measured within 30 days this is one; 1
             where it confirms an earlier run.
+        versions: of how many versions of its program, its own included, numbers could be chosen likewise; nothing is
+            corrected for them. Written only where there were several.
+        others: how many questions of other families were measured within the thirty days; nothing is corrected for
+            them. Written only where there was any.
         confirms: the run whose result it was begun to confirm, or None; such runs are attempts of their own.
         history_since: since when the host counted in full: its state was lost then, and of what ran before only what
             the bus still had is counted. Written only where that was within the thirty days.
@@ -334,12 +338,15 @@ class Attempt(Record):
     earlier: tuple[RunId, ...]
     unseen: tuple[RunId, ...] = ()
     looks: Annotated[int, Field(ge=1)] = 1
+    versions: Annotated[int, Field(ge=1)] = 1
+    others: Count = 0
     confirms: RunId | None = None
     history_since: Moment | None = None
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialise(self).items() if value is not None or name != "history_since"}
+        unsaid = {"versions": 1, "others": 0, "history_since": None}
+        return {name: value for name, value in serialise(self).items() if value != unsaid.get(name, ...)}
 
 
 class RunRecord(Record):
@@ -354,6 +361,7 @@ class RunRecord(Record):
         started, ended: wall clock; `wall_s` is from the steady clock.
         imported: where the workload's own package came from; None when it was not found out.
         log_bytes, log_sha256: of the whole log kept, after the cap and redaction.
+        redactions: how often a secret was masked in the log; None where who counted them was killed.
         principal, signer: who signed the request and with which key, as the host verified it before anything ran;
             ``unsigned`` and None when nobody did.
         peers: what answered the commands that ask one, in order.
@@ -401,7 +409,7 @@ class RunRecord(Record):
     log_bytes: Count
     log_sha256: Sha256
     log_truncated_bytes: Count
-    redactions: Count
+    redactions: Count | None
     principal: Text = "unsigned"
     signer: Text | None = None
     peers: tuple[PeerRecord, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.decoding.awaiting import UNTIMED_VERIFY, Latency, Way, best_way
-from engine.decoding.estimates import LARGEST_INNOVATION, Acceptance, Costs, Waits
+from engine.decoding.estimates import COST_WEIGHT, LARGEST_INNOVATION, Acceptance, Costs, Waits
 
 START_ALLOWANCE = 4.0
 ALLOWED_SHARE = 0.01
@@ -141,14 +141,18 @@ class Bucket:
         return self.neighbours or self.plain.timed_steps.get(0, 0) >= PLAIN_STEPS_TO_LEARN
 
     def learn(self, arm: Arm, elapsed_s: float) -> None:
-        """Take the time of one step; what was read or inherited and not timed here moves by as much."""
+        """Take the time of one step; what was read or inherited and not timed here moves by as much.
+
+        A depth whose time was not known begins at what its first step took. The others follow that upwards no further
+        than a step of a known depth takes them: one disturbance would make all of them dear.
+        """
         if not elapsed_s > 0.0:
             return  # a clock that did not move says nothing, and rates are shares of what plain steps take
         before_s = self.seconds_of(arm)
         (self.of(arm.source) if arm.depth else self.plain).learn(arm.depth, elapsed_s)
         self.since_plain *= arm.depth > 0
         if before_s:
-            moved = (self.seconds_of(arm) or before_s) / before_s
+            moved = min((self.seconds_of(arm) or before_s) / before_s, 1.0 + COST_WEIGHT * LARGEST_INNOVATION)
             for costs in (self.plain, *self.drafted.values()):
                 costs.scale_untimed(moved)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from bridge.client.connection.run_bus import pinned_bus, require_same_bus
 from bridge.client.document.quoting import QuoteData, RefusedRow
@@ -13,8 +13,9 @@ from bridge.client.run.result import Result, backend_of
 from bridge.client.run.run import Run
 from bridge.errors import UsageError
 from bridge.gate.facts.accelerators import device_words
+from bridge.launches.attempts import LOOK_DAYS
 from bridge.records.quotation import Quotation
-from bridge.records.run import RunRecord
+from bridge.records.run import Attempt, RunRecord
 from bridge.records.verdict import ClaimResult
 from bridge.run.asked import asked_text
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
@@ -88,17 +89,28 @@ def asked_and_where(result: Result, record: RunRecord) -> tuple[str, list[str]]:
 
 
 def _whose(record: RunRecord) -> list[str]:
-    """Return whose code it was where it was not the host's, the host's labels, and what it was begun to confirm."""
+    """Return whose code it was where it was not the host's, the host's labels, and what else was measured or known."""
     code, parts = record.code, []
     if code is not None and code.origin == "request":
         signer = "signed" if record.signer is not None else "unsigned"
         parts.append(f"{code.trust_class} code of {record.principal}, {signer}")
     parts += [f"host labels {', '.join(record.labels)}"] if record.labels else []
-    if record.attempt is not None and record.attempt.confirms is not None:
-        parts.append(f"to confirm run {record.attempt.confirms}")
-    if record.attempt is not None and record.attempt.history_since is not None:
-        parts.append(f"attempts counted in full since {record.attempt.history_since}")
-    return parts
+    return [*parts, *([] if record.attempt is None else _beside(record.attempt))]
+
+
+def _beside(attempt: Attempt) -> Iterator[str]:
+    """Yield what a run was begun to confirm, what else it could have been chosen from, and since when that is known.
+
+    Out of how many numbers its interval is the best one's stands in the claim itself.
+    """
+    if attempt.confirms is not None:
+        yield f"to confirm run {attempt.confirms}"
+    versions = [f"{attempt.versions} versions of it"] if attempt.versions > 1 else []
+    questions = [f"{attempt.others} other question{'' if attempt.others == 1 else 's'}"] if attempt.others else []
+    if versions or questions:
+        yield f"this host measured {' and '.join(versions + questions)} within {LOOK_DAYS} days"
+    if attempt.history_since is not None:
+        yield f"attempts counted in full since {attempt.history_since}"
 
 
 def text_of(answer: Quotation) -> str:

@@ -51,7 +51,7 @@ def killed_run(
         reports=imported.reports,
         log=log,
         log_truncated_bytes=0,
-        redactions=0,
+        redactions=None,
         wall_s=0.0,
         host=job.host,
         ended=rfc3339(clock.now()),

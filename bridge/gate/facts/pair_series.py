@@ -20,12 +20,12 @@ def series_named(command: str, evidence: Evidence, record: RunRecord | None) -> 
 
 
 def processor_shares(series: Series) -> tuple[float, float] | None:
-    """Return how much of its time each side was on a processor; None where nothing saw it.
+    """Return for what share of its time each side was on a processor, 1 at most; None where nothing saw it.
 
-    Of processes that the runner's program started, wait4 collected it. A program that takes turns itself might say
+    Whoever was on several at once did not sleep, and whoever is on one all the time does not sleep beside it. Of
+    processes that the runner's program started, wait4 collected it. A program that takes turns itself might say
     anything of them; its sides are read around the stretches that each worked alone.
     """
-    if series.plan.solo_s > 0.0:
-        return worked(series)
     turns = [turn for record in series.counted for turn in record.turns]
-    return shares(series, turns, lambda turn: turn.cpu_s)
+    on_all = worked(series) if series.plan.solo_s > 0.0 else shares(series, turns, lambda turn: turn.cpu_s)
+    return None if on_all is None else (min(1.0, on_all[0]), min(1.0, on_all[1]))

@@ -28,7 +28,7 @@ def state_lines(path: Path) -> Iterator[str]:
     name, sequence, run = chain or ("", 0, None)
     newest = "nothing is signed yet" if not sequence else f"the newest result is number {sequence}, of run {run}"
     yield f"chain     {name[:12] or 'none'}; {newest}"
-    yield f"ledger    {let_in} requests were let in during the last 30 days"
+    yield f"ledger    {let_in} requests were let in and are remembered, for 30 days at least"
     yield f"attempts  {attempts} of {questions} questions"
     for fact, value in facts.items():
         yield f"{fact:<9} {value}"

@@ -166,8 +166,9 @@ class Attempts:
             for _, _, purpose, *digests in recent
             if digests[0] is not None and not (confirming and purpose is None)
         ]
-        looks = choose(questions, Look(*own).question()).looks
-        return attempt.evolve(looks=looks if look is None or confirming else max(looks, look.cells))
+        choice = choose(questions, Look(*own).question())
+        looks = choice.looks if look is None or confirming else max(choice.looks, look.cells)
+        return attempt.evolve(looks=looks, versions=choice.versions, others=choice.others)
 
     def of_sitting(self, look: Look, run_id: str, count: int) -> Look:
         """Return a sitting's look: its set's, or one more where the set has begun as many as its first request fixed.

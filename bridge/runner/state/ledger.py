@@ -15,7 +15,7 @@ from typing import Final
 from bridge.errors import RequestRejectedError
 from bridge.records.request import Request
 from bridge.runner.state.database import StateDatabase
-from bridge.system.clock import Clock, rfc3339
+from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 
 KEPT: Final = dt.timedelta(days=30)
 PERHAPS_BEGUN: Final = ""  # in the place of a claim: nobody knows under which it was begun, if it was
@@ -43,17 +43,22 @@ class LetIn:
 
 
 class Ledger:
-    """The requests of the last thirty days; one process writes them, under the runner's name lock."""
+    """The requests of thirty days at least; one process writes them, under the runner's name lock."""
 
     def __init__(self, database: StateDatabase, clock: Clock) -> None:
-        """Forget what is older than any request can be.
+        """Forget what is older than any request can be, by this clock and by the newest request that was let in.
+
+        A clock that is wrong for one start would empty it otherwise, and every request that is valid would run again.
 
         Raises:
             JournalError: it cannot be written.
         """
         self._database, self._clock = database, clock
         with database.write() as rows:
-            rows.execute("DELETE FROM ledger WHERE time <= ?", (rfc3339(clock.now() - KEPT),))
+            (newest,) = rows.execute("SELECT max(time) FROM ledger").fetchone()
+            if newest is not None:
+                until = min(clock.now(), parse_rfc3339(newest)) - KEPT
+                rows.execute("DELETE FROM ledger WHERE time <= ?", (rfc3339(until),))
 
     def admit(self, request: Request, data: bytes, claim: str, principal: str) -> None:
         """Let a request in, once; the same bytes under the same claim chain are the same run going on.

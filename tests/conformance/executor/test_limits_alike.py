@@ -37,7 +37,7 @@ class Bounded:
     limits: tuple[str, ...]
     log: bytes
     truncated_bytes: int
-    redactions: int
+    redactions: int | None
 
 
 def bounded(executor: Executor, base: Path, program: str, **limits: float) -> Bounded:

@@ -108,6 +108,7 @@ def test_a_killed_supervisor_is_an_ending_of_its_own_with_log_and_report(executo
 
     assert (execution.ok, execution.ending, execution.message) == (False, "killed", "its supervisor was killed")
     assert execution.log.startswith(b"before\n")
+    assert execution.redactions is None, "nobody is left who counted them"
     assert execution.reports == {"report.json": b"{}"}
     until(lambda: not living(str(place)), why="a process outlived the supervisor")
     assert executor.recover(handle, quiet()).ending == "killed"

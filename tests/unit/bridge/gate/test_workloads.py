@@ -381,6 +381,15 @@ def test_a_baseline_that_sleeps_is_seen():
     assert "baseline was on a processor 0.02 of its time" in ratio.why[0]
 
 
+@pytest.mark.parametrize(("baseline", "worked"), [(0.98, True), (0.6, True), (0.4, False)])
+@pytest.mark.parametrize("make", [lambda busy: paired(busy=busy), taking_turns])
+def test_a_program_of_many_threads_does_not_make_one_of_a_single_thread_a_sleeper(make, baseline, worked):
+    ratio = claim(make((baseline, 7.8)))
+    assert ratio.missing == (() if worked else ("times",)), ratio.why
+    if not worked:
+        assert "baseline was on a processor 0.40 of its time, the other 1.00" in ratio.why[0]
+
+
 def test_a_program_that_takes_turns_itself_is_seen_while_each_side_works_alone():
     ratio = claim(taking_turns())
     assert ratio.decision == "evidence", ratio.why

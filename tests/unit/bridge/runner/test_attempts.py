@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from dataclasses import replace
 
 import pytest
@@ -192,7 +193,14 @@ def test_forty_unrelated_runs_widen_nobodys_interval(attempts):
         digest = f"{number:064x}"
         attempts.count(digest, f"01jd7zk3v8q4w2m6x9c5b7{number:04d}", NOW, look=look(family=digest))
     attempt = attempts.count(A, IDS[0], NOW, look=look())
-    assert attempt.looks == 1
+    assert (attempt.looks, attempt.versions, attempt.others) == (1, 1, 40)
+
+
+def test_an_attempt_without_another_version_or_question_has_the_bytes_that_it_always_had(attempts):
+    alone = json.loads(attempts.count(A, IDS[0], NOW, look=look()).canonical())
+    assert alone.keys() == {"key", "number", "earlier", "unseen", "looks", "confirms"}
+    edited = json.loads(attempts.count(B, IDS[1], NOW, look=look(version=B)).canonical())
+    assert edited.keys() - alone.keys() == {"versions"}
 
 
 def test_edits_follow_each_other_and_are_no_looks(attempts):
@@ -200,6 +208,7 @@ def test_edits_follow_each_other_and_are_no_looks(attempts):
         attempts.count(key, run_id, NOW, look=look(version=key)) for key, run_id in zip((A, B, C), IDS, strict=False)
     ]
     assert [attempt.looks for attempt in versions] == [1, 1, 1]
+    assert [attempt.versions for attempt in versions] == [1, 2, 3]
 
 
 def test_a_sweep_is_one_family_and_a_changed_plan_another_version():

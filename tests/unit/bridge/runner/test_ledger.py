@@ -61,7 +61,23 @@ def test_it_outlives_every_validity_and_a_clock_set_back(path, clock):
         with pytest.raises(RequestRejectedError):
             Ledger(StateDatabase(path), clock).admit(request, request.canonical(), TWO, "agent")
     clock.at = clock.begun + KEPT + dt.timedelta(days=1)
-    assert Ledger(StateDatabase(path), clock).count() == 0
+    later = make_request(BUS, "mlx-env-probe", now=clock.now())
+    Ledger(StateDatabase(path), clock).admit(later, later.canonical(), ONE, "agent")
+    ledger = Ledger(StateDatabase(path), clock)
+    assert ledger.count() == 1
+    with pytest.raises(RequestRejectedError):
+        ledger.admit(later, later.canonical(), TWO, "agent")
+
+
+@pytest.mark.parametrize("days", [31, 3653])
+def test_one_start_with_a_clock_far_ahead_lets_nothing_run_twice(path, clock, days):
+    request = make_request(BUS, "mlx-env-probe", now=clock.now())
+    Ledger(StateDatabase(path), clock).admit(request, request.canonical(), ONE, "agent")
+    clock.at = clock.begun + dt.timedelta(days=days)
+    Ledger(StateDatabase(path), clock)
+    clock.at = clock.begun + dt.timedelta(hours=1)
+    with pytest.raises(RequestRejectedError, match="a request runs once"):
+        Ledger(StateDatabase(path), clock).admit(request, request.canonical(), TWO, "agent")
 
 
 def test_what_was_let_in_is_remembered_after_a_kill(tmp_path, path, clock):

@@ -60,3 +60,16 @@ def test_what_was_read_and_not_timed_moves_with_what_is_timed() -> None:
         bucket.learn(Arm("", 15), 6.0)
     assert bucket.of("").of(1) == pytest.approx(3.0, rel=0.05)
     assert bucket.plain_s == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_disturbed_first_step_of_a_depth_that_was_not_read_hardly_moves_the_others() -> None:
+    policy = ControlledDepth(LONGEST, {"": {1: 1.0, 2: 1.5, 16: 3.0}})
+    assert policy.choose(0, 100).count in range(LONGEST + 1)
+    bucket = policy.buckets[0]
+    bucket.learn(Arm("", 7), 20.0)
+    assert bucket.of("").of(7) == 20.0
+    assert bucket.of("").of(1) == pytest.approx(1.5, rel=0.1)
+    assert bucket.of("").of(15) == pytest.approx(3.0, rel=0.1)
+    assert bucket.plain_s == pytest.approx(1.0, rel=0.1)
+    bucket.learn(Arm("", 7), 2.0)
+    assert bucket.of("").of(7) == 2.0
