@@ -118,6 +118,11 @@ def render_chat(
         if CLOCK not in source:
             raise UsageError(f"the chat template of {folder} writes no date; leave --date out")
         source = CLOCK_CALL.sub(lambda call: json.dumps(day.strftime(call["format"])), source)
+        if f"{CLOCK}(" in source:
+            raise UsageError(
+                f"the chat template of {folder} works out how it writes the date, so another day cannot be put in its "
+                "place; leave --date out"
+            )
     tools = values.pop("tools", None)
     try:
         rendered = render_jinja_template(
