@@ -37,6 +37,18 @@ Message = Mapping[str, Any]
 """One turn: ``role`` and ``content``, and whatever else the template reads."""
 
 
+class UnreadArgumentError(UsageError):
+    """Report an argument that a template does not read.
+
+    Attributes:
+        argument: its name.
+    """
+
+    def __init__(self, folder: Path, argument: str) -> None:
+        super().__init__(f"the chat template of {folder} does not read {argument!r}; leave this argument out")
+        self.argument = argument
+
+
 def chat_templates(folder: Path) -> dict[str, str]:
     """Return the templates of a folder by name, the usual one under ``default``.
 
@@ -112,7 +124,7 @@ def render_chat(
         values[name_of_it] = thinking
     for argument, value in (arguments or {}).items():
         if argument not in names or argument in OWN_ARGUMENTS:
-            raise UsageError(f"the chat template of {folder} does not read {argument!r}; leave --template-argument out")
+            raise UnreadArgumentError(folder, argument)
         values[argument] = value
     if day is not None:
         if CLOCK not in source:
