@@ -14,9 +14,12 @@ from engine.serving.streams import Finished
 from engine.tokenizer import Tokenizer
 
 
-def envelope(kind: str, number: str, model: str, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a body around choices."""
-    return {"id": number, "object": kind, "created": int(time.time()), "model": model, "choices": list(choices)}
+def envelope(
+    kind: str, number: str, model: str, choices: Sequence[Mapping[str, Any]], created: int | None = None
+) -> dict[str, Any]:
+    """Return a body around choices, ``created`` at this second of Unix time unless another is said."""
+    second = int(time.time()) if created is None else created
+    return {"id": number, "object": kind, "created": second, "model": model, "choices": list(choices)}
 
 
 def usage(ends: Sequence[Finished], prompt_tokens: Sequence[int], exact: str) -> dict[str, Any]:
