@@ -37,6 +37,18 @@ Message = Mapping[str, Any]
 """One turn: ``role`` and ``content``, and whatever else the template reads."""
 
 
+class UnreadArgumentError(UsageError):
+    """Report an argument that a template does not read.
+
+    Attributes:
+        argument: its name.
+    """
+
+    def __init__(self, folder: Path, argument: str) -> None:
+        super().__init__(f"the chat template of {folder} does not read {argument!r}; leave this argument out")
+        self.argument = argument
+
+
 def chat_templates(folder: Path) -> dict[str, str]:
     """Return the templates of a folder by name, the usual one under ``default``.
 
@@ -112,12 +124,17 @@ def render_chat(
         values[name_of_it] = thinking
     for argument, value in (arguments or {}).items():
         if argument not in names or argument in OWN_ARGUMENTS:
-            raise UsageError(f"the chat template of {folder} does not read {argument!r}; leave --template-argument out")
+            raise UnreadArgumentError(folder, argument)
         values[argument] = value
     if day is not None:
         if CLOCK not in source:
             raise UsageError(f"the chat template of {folder} writes no date; leave --date out")
         source = CLOCK_CALL.sub(lambda call: json.dumps(day.strftime(call["format"])), source)
+        if f"{CLOCK}(" in source:
+            raise UsageError(
+                f"the chat template of {folder} works out how it writes the date, so another day cannot be put in its "
+                "place; leave --date out"
+            )
     tools = values.pop("tools", None)
     try:
         rendered = render_jinja_template(

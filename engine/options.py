@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from engine.chat import Message, render_chat
 from engine.decoding.arms import CostTable
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.cost_tables import CostKey, read_costs
@@ -38,6 +39,7 @@ from engine.loading import (
     resolve_model,
 )
 from engine.protocols import Backend, Depth, DrafterModel, Lender
+from engine.reader import read_checkpoint
 from engine.reports.context import PROFILES, processor_name
 from engine.restoration.choice import add_restoration_option, chosen_restoration
 from engine.structure.layout import CacheLayout
@@ -183,6 +185,18 @@ def conversation_settings(options: argparse.Namespace) -> dict[str, Any]:
         "arguments": dict(options.template_argument),
         "day": options.date,
     }
+
+
+def check_conversation(options: argparse.Namespace, messages: Sequence[Message]) -> None:
+    """Check that the target's template takes a conversation as the options say it, before weights are read.
+
+    Raises:
+        ModelError: If the target is none, or its template takes no such conversation.
+        UsageError: If the template does not read what it is told.
+    """
+    folder = target_folder(options)
+    read_checkpoint(folder)  # what is no target at all is refused for that
+    render_chat(folder, messages, **conversation_settings(options))
 
 
 def out_folder(text: str) -> Path:
@@ -332,11 +346,20 @@ def counts(name: str, text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
+def target_folder(options: argparse.Namespace) -> Path:
+    """Return the folder of the target that the options or the environment name.
+
+    Raises:
+        ModelNotFoundError: If there is none.
+    """
+    return resolve_model(from_here(options.target) or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
+
+
 def open_selected(options: argparse.Namespace) -> Engine:
     """Load what the options and the environment name; a path that begins with ./ or ../ is taken from here."""
     if getattr(options, "depth", None) is not None:
         check_depth(str(options.depth))
-    target = resolve_model(from_here(options.target) or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
+    target = target_folder(options)
     several = getattr(options, "depth", None) == "auto"
     drafter = offered_drafter(options, target, several=several)
     drafter = drafter or chosen_drafter(from_here(options.drafter), target, several=several)
@@ -370,7 +393,7 @@ def open_lent(options: argparse.Namespace) -> tuple[Backend, DrafterModel, Lende
     Raises:
         UsageError: If no DFlash drafter is named.
     """
-    target = resolve_model(from_here(options.target) or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
+    target = target_folder(options)
     named = chosen_drafter(from_here(options.drafter), target)
     if named is None or named == NGRAM or named.startswith(ELSEWHERE):
         raise UsageError(f"drafter {named or 'none'} borrows nothing of a target; expected a DFlash drafter")

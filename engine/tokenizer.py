@@ -70,15 +70,17 @@ def _is_as_written(folder: Path) -> bool:
 def _begin_as_llama(built: Any, settings: Mapping[str, Any]) -> None:
     """Put a space before a text where transformers' Llama tokenizer puts one, whatever tokenizer.json says.
 
-    It builds such a tokenizer anew from its words; ``legacy`` puts a space behind every special token too.
+    It builds such a tokenizer anew from its words; ``legacy`` puts a space behind every special token too. What puts
+    none before a text takes none away either.
     """
-    from tokenizers import pre_tokenizers
+    from tokenizers import decoders, pre_tokenizers
 
     if settings.get("tokenizer_class") not in LLAMA or "ByteFallback" not in repr(built.decoder):
         return
     scheme = "always" if settings.get("legacy") is True else "first"
     if settings.get("add_prefix_space") is False:
         scheme = "never"
+        built.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
     built.normalizer = None
     built.pre_tokenizer = pre_tokenizers.Metaspace(replacement="\u2581", prepend_scheme=scheme, split=False)
 

@@ -22,6 +22,7 @@ from engine.options import (
     add_decoding_options,
     add_model_options,
     cache_layout,
+    check_conversation,
     check_drafting,
     conversation_settings,
     depth_factory,
@@ -32,6 +33,8 @@ from engine.options import (
 from engine.tokenizer import Tokenizer
 
 DEFAULT_BUDGET = 512
+ANY_TURN = "."
+"""Stands for the first turn where only the options are checked."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,15 +65,16 @@ def main(argv: list[str]) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     layout = cache_layout(options)
+    messages: list[dict[str, Any]] = []
+    if options.system:
+        messages.append({"role": "system", "content": options.system})
+    check_conversation(options, [*messages, {"role": "user", "content": ANY_TURN}])
     engine = open_selected(options)
     tokenizer, conversation = Tokenizer(engine.folder), Conversation(engine, layout)
     make_depth, policy = depth_factory(options.depth, engine, options.costs)
     check_drafting(layout, engine, policy)
     # What the controller has learnt serves the next turn; a gate judges every answer anew.
     learnt = make_depth() if options.depth == "auto" else None
-    messages: list[dict[str, Any]] = []
-    if options.system:
-        messages.append({"role": "system", "content": options.system})
     for text in _turns():
         messages.append({"role": "user", "content": text})
         prompt = tokenizer.chat(messages, **conversation_settings(options))

@@ -24,6 +24,7 @@ from engine.options import (
     add_decoding_options,
     add_model_options,
     cache_layout,
+    check_conversation,
     check_drafting,
     conversation_settings,
     depth_factory,
@@ -100,12 +101,16 @@ def _run(options: argparse.Namespace) -> int:
             "--chat-template, --thinking, --template-argument, --date and --system are for a chat turn; add --chat"
         )
     options.depth = options.depth or default_depth(settings, options.seed)
+    if options.chat:
+        check_conversation(options, _conversation(text, options))
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
     make_depth, policy = depth_factory(options.depth, engine, options.costs)
     check_drafting(layout, engine, policy)
-    prompt = _chat_turn(tokenizer, text, options) if options.chat else tokenizer.encode(text)
-    if not options.chat:
+    if options.chat:
+        prompt = tokenizer.chat(_conversation(text, options), **conversation_settings(options))
+    else:
+        prompt = tokenizer.encode(text)
         _say_double_beginning(prompt, tokenizer)
     # A special token writes no text, so no text can be waited for: it ends an answer by its id.
     stop_ids = [tokenizer.special[text] for text in options.stop if text in tokenizer.special]
@@ -149,10 +154,10 @@ def default_depth(settings: Sampling | None, seed: int | None) -> str:
     return AUTO if settings is None or seed is None else str(DEFAULT_DEPTH)
 
 
-def _chat_turn(tokenizer: Tokenizer, text: str, options: argparse.Namespace) -> tuple[int, ...]:
-    """Return the ids of ``text`` as the user's turn."""
+def _conversation(text: str, options: argparse.Namespace) -> list[dict[str, str]]:
+    """Return the conversation that asks for an answer to ``text``."""
     messages = [{"role": "system", "content": options.system}] if options.system else []
-    return tokenizer.chat([*messages, {"role": "user", "content": text}], **conversation_settings(options))
+    return [*messages, {"role": "user", "content": text}]
 
 
 def _say_double_beginning(prompt: tuple[int, ...], tokenizer: Tokenizer) -> None:

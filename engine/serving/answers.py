@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from engine.generation.channels import Channels
 from engine.generation.score import Score
-from engine.generation.text_stream import INCOMPLETE, Decode, Pieces, read_behind
+from engine.generation.text_stream import ENDING_TOKENS, INCOMPLETE, Decode, Pieces, read_behind
 from engine.serving.streams import Finished
 from engine.tokenizer import Tokenizer
 
 
-def envelope(kind: str, number: str, model: str, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a body around choices."""
-    return {"id": number, "object": kind, "created": int(time.time()), "model": model, "choices": list(choices)}
+def envelope(
+    kind: str, number: str, model: str, choices: Sequence[Mapping[str, Any]], created: int | None = None
+) -> dict[str, Any]:
+    """Return a body around choices, ``created`` at this second of Unix time unless another is said."""
+    second = int(time.time()) if created is None else created
+    return {"id": number, "object": kind, "created": second, "model": model, "choices": list(choices)}
 
 
 def usage(ends: Sequence[Finished], prompt_tokens: Sequence[int], exact: str) -> dict[str, Any]:
@@ -46,9 +51,8 @@ def completion_logprobs(
 
     Each token is the text that it adds, so that all of them are the text, and offsets count in it.
     """
-    shown = (*prompt, *answer) if echo else answer
-    begin = 0 if echo else len(prompt)
-    first = len(prompt) + len(answer) if score is None else score.first  # a token alone has nothing that tells of it
+    whole, begin = (*prompt, *answer), 0 if echo else len(prompt)
+    first = len(whole) if score is None else score.first  # a token alone has nothing that tells of it
     values = () if score is None else score.log_probabilities
     best = () if score is None else score.likeliest
     unscored: list[Any] = [None] * (first - begin)
@@ -58,8 +62,10 @@ def completion_logprobs(
     for text in texts:
         offsets.append(offsets[-1] + len(text))
     tops: list[Any] = [
-        _top(tokenizer, token, text, own, other)
-        for token, text, own, other in zip(shown[first - begin :], texts[first - begin :], values, best, strict=True)
+        _top(_behind(tokenizer.decode, whole, place), token, text, own, other)
+        for place, (token, text, own, other) in enumerate(
+            zip(whole[first:], texts[first - begin :], values, best, strict=True), first
+        )
     ]
     return {
         "tokens": texts,
@@ -79,27 +85,34 @@ def _added(decode: Decode, tokens: tuple[int, ...]) -> list[str]:
     return texts
 
 
-def _top(tokenizer: Tokenizer, token: int, text: str, own: float, likeliest: tuple[int, float]) -> dict[str, float]:
+def _behind(decode: Decode, tokens: tuple[int, ...], place: int) -> Decode:
+    """Return what reads a token as the text that it adds at a place among tokens."""
+    return read_behind(decode, tokens[max(0, place - ENDING_TOKENS) : place])
+
+
+def _top(decode: Decode, token: int, text: str, own: float, likeliest: tuple[int, float]) -> dict[str, float]:
     """Return the log probabilities of a token and of the likeliest one; another of the same text is named by its id."""
     other, value = likeliest
     if other == token:
         return {text: value}
-    name = tokenizer.decode([other])
+    name = decode([other])
     return {text: own, f"token_id:{other}" if name == text else name: value}
 
 
 def chat_logprobs(tokenizer: Tokenizer, tokens: tuple[int, ...], score: Score | None, *, top: bool) -> dict[str, Any]:
-    """Return the log probabilities of a message's tokens."""
+    """Return the log probabilities of a message's tokens, each token as the text that it adds to those before it."""
     if score is None:
         return {"content": []}
-    entries = [
-        _entry(tokenizer, token, value) | {"top_logprobs": [_entry(tokenizer, *best)] if top else []}
-        for token, value, best in zip(tokens, score.log_probabilities, score.likeliest, strict=True)
-    ]
+    reading = partial(tokenizer.decode, written=Channels.of(tokenizer).written)
+    entries: list[dict[str, Any]] = []
+    for place, (value, best) in enumerate(zip(score.log_probabilities, score.likeliest, strict=True)):
+        decode = _behind(reading, tokens, place)
+        likeliest = [_entry(decode, *best)] if top else []
+        entries.append(_entry(decode, tokens[place], value) | {"top_logprobs": likeliest})
     return {"content": entries}
 
 
-def _entry(tokenizer: Tokenizer, token: int, value: float) -> dict[str, Any]:
-    text = tokenizer.decode([token])
+def _entry(decode: Decode, token: int, value: float) -> dict[str, Any]:
+    text = decode([token])
     # A part of a character decodes to what stands for one: its own bytes are not in the text.
     return {"token": text, "logprob": value, "bytes": None if INCOMPLETE in text else list(text.encode())}

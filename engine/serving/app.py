@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from engine.chat import UnreadArgumentError
 from engine.decoding.prompt import check_prompt, room_tokens
 from engine.errors import ModelConfigError, PromptError, UsageError
 from engine.generation.answer import GenerationRequest
@@ -259,6 +260,10 @@ class _Port:
         try:
             messages = [message.message() for message in body.messages]
             return self._served.tokenizer.chat(messages, arguments=arguments)
+        except UnreadArgumentError as error:
+            is_own_field = error.argument == "reasoning_effort" and body.reasoning_effort is not None
+            field = error.argument if is_own_field else f"chat_template_kwargs.{error.argument}"
+            raise Refusal(400, str(error), param=field) from error
         except (ModelConfigError, UsageError) as error:
             raise Refusal(400, str(error), param="messages") from error
 

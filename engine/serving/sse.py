@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from engine.serving.answers import envelope, usage
@@ -24,6 +25,7 @@ class Streaming:
         prompt_tokens: of its prompt.
         chat: whether it is a message and no completion.
         wants_usage: whether a last chunk says what the answer took.
+        created: the second of Unix time that every chunk says.
     """
 
     number: str
@@ -32,6 +34,7 @@ class Streaming:
     prompt_tokens: int
     chat: bool
     wants_usage: bool
+    created: int = field(default_factory=lambda: int(time.time()))
 
     async def lines(self, event: Event, events: asyncio.Queue[Event]) -> AsyncIterator[bytes]:
         """Yield the chunks of an answer whose first event is there."""
@@ -50,7 +53,8 @@ class Streaming:
         yield b"data: [DONE]\n\n"
 
     def _chunk(self, choices: Sequence[dict[str, Any]], spent: dict[str, Any] | None = None) -> bytes:
-        whole = envelope("chat.completion.chunk" if self.chat else "text_completion", self.number, self.model, choices)
+        kind = "chat.completion.chunk" if self.chat else "text_completion"
+        whole = envelope(kind, self.number, self.model, choices, self.created)
         return _data(whole | {"usage": spent} if self.wants_usage else whole)
 
     def _choice(self, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from engine.checkpoint import ASSETS, WHOLE_FILE
 from engine.cli import chat as chat_cli
 from engine.cli import eval as eval_cli
 from engine.cli import generate as generate_cli
@@ -92,12 +94,30 @@ def test_a_turn_that_is_no_text_ends_a_conversation_in_one_line(
 ) -> None:
     # A terminal's encoding in a UTF-8 locale, and what Python makes of the C locale.
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"w5 \xff\n"), "utf-8", errors))
-    assert chat_cli.main(["--max-new", "2"]) == 2
+    assert chat_cli.main(["--max-new", "2", "--target", "kakeya-tiny-qwen3", "--drafter", "none"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: a turn on stdin is no UTF-8 text: ")
     assert error.count("\n") == 1
     with pytest.raises(SystemExit):
         chat_cli.main(["--system", "a\udcff"])
+
+
+@pytest.mark.parametrize("options", [(), ("--thinking", "on"), ("--chat-template", "rag"), ("--date", "2026-01-31")])
+@pytest.mark.parametrize("verb", ["chat", "generate"])
+def test_what_a_template_does_not_take_is_said_before_weights_are_read(
+    verb: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(ASSETS / "kakeya-tiny-qwen3", tmp_path / "target"))
+    if not options:
+        (folder / "chat_template.jinja").unlink()
+    weights = (folder / WHOLE_FILE).read_bytes()
+    header = 8 + int.from_bytes(weights[:8], "little")
+    # No number among them: who reads them says so.
+    (folder / WHOLE_FILE).write_bytes(weights[:header] + b"\xff" * (len(weights) - header))
+    main = chat_cli.main if verb == "chat" else generate_cli.main
+    words = () if verb == "chat" else (PROMPT, "--chat")
+    assert main([*words, "--target", str(folder), "--drafter", "none", *options]) == (2 if options else 3)
+    assert "template" in capsys.readouterr().err
 
 
 def test_a_prompt_past_the_context_is_refused(run_environment: Path, capsys: pytest.CaptureFixture[str]) -> None:

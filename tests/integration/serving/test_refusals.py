@@ -61,6 +61,22 @@ def test_what_cannot_be_served_is_said(any_server: Server, status, path, changes
     assert forwards(any_server) == before
 
 
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"reasoning_effort": "low"}, "reasoning_effort"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs.enable_thinking"),
+        ({"chat_template_kwargs": {"reasoning_effort": "low"}}, "chat_template_kwargs.reasoning_effort"),
+    ],
+)
+def test_what_the_template_does_not_read_is_refused_by_its_field(any_server: Server, changes, param) -> None:
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4} | changes
+    status, answer = post(any_server, json.dumps(body).encode(), "/v1/chat/completions")
+    assert (status, answer["error"]["param"]) == (400, param)
+    assert "does not read" in answer["error"]["message"]
+    assert "--" not in answer["error"]["message"]
+
+
 @pytest.mark.parametrize("length", [f"Content-Length: {1 << 40}", "Transfer-Encoding: chunked"])
 def test_a_body_that_is_too_long_is_refused_and_not_read_on(any_server: Server, length: str) -> None:
     part = b"400\r\n" + b" " * 0x400 + b"\r\n"

@@ -146,6 +146,15 @@ def test_what_else_a_template_reads_is_told_and_pinned(folder: Path) -> None:
         render_chat(folder, TALK, day=date(2026, 1, 31))
 
 
+def test_a_date_that_a_template_writes_in_a_form_of_its_own_is_refused_and_never_left_at_today(folder: Path) -> None:
+    config(folder, "{% set form = '%Y' %}{{ strftime_now(form) }} {{ strftime_now('%Y-%m-%d') }}")
+    assert render_chat(folder, TALK)[4] == " "
+    with pytest.raises(UsageError, match="works out how it writes the date"):
+        render_chat(folder, TALK, day=date(2026, 1, 31))
+    config(folder, "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% endif %}")
+    assert render_chat(folder, TALK, day=date(1999, 1, 31)) == "1999"
+
+
 def test_tools_are_told_to_the_template_that_a_folder_has_for_them(folder: Path) -> None:
     from transformers import AutoTokenizer
 

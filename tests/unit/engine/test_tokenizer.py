@@ -103,16 +103,16 @@ def test_a_folder_with_a_tokenizer_alone_declares_nothing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("model_type", ["llama", "mistral"])
-@pytest.mark.parametrize("legacy", [None, True, False])
+@pytest.mark.parametrize("settings", [{}, {"legacy": True}, {"legacy": False}, {"add_prefix_space": False}], ids=str)
 @pytest.mark.parametrize("kind", ["byte_fallback_legacy", "byte_fallback"])
 def test_a_llama_tokenizer_begins_texts_as_transformers_begins_them(
-    tmp_path: Path, kind: str, legacy: bool | None, model_type: str
+    tmp_path: Path, kind: str, settings: dict[str, bool], model_type: str
 ) -> None:
     from transformers import AutoTokenizer
 
     named = {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     write_tokenizer(tmp_path, kind)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(named | ({} if legacy is None else {"legacy": legacy})))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(named | settings))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
     mine, stock = Tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
     for text in (" leading space", "<s>[INST] hi [/INST]", "a </s> b", "  two", "", "\nnew", "a</s>b"):

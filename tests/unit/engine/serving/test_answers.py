@@ -53,6 +53,26 @@ def test_the_tokens_of_an_echoed_completion_are_its_text_and_begin_where_it_is_s
     assert alone == scores["tokens"][len(prompt) :]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_likelier_token_is_named_by_the_text_that_it_would_add(tmp_path: Path, kind: str) -> None:
+    reading = Tokenizer(write_tokenizer(tmp_path, kind))
+    prompt, (token, *_), (other, *_) = (tuple(reading.encode(word)) for word in ("free", " human", " in"))
+    score = Score(len(prompt), (-2.0,), ((other, -0.1),))
+    (top,) = completion_logprobs(reading, prompt, (token,), score, echo=False)["top_logprobs"]
+    whole = reading.decode(prompt)
+    assert {whole + text for text in top} == {reading.decode((*prompt, each)) for each in (token, other)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tokens_of_a_message_are_its_text(tmp_path: Path, kind: str) -> None:
+    reading = Tokenizer(write_tokenizer(tmp_path, kind))
+    tokens = tuple(token for word in ("free", " human", " in") for token in reading.encode(word))
+    score = Score(1, (-0.5,) * len(tokens), tuple((token, -0.5) for token in tokens))
+    content = chat_logprobs(reading, tokens, score, top=True)["content"]
+    assert "".join(entry["token"] for entry in content) == reading.decode(tokens)
+    assert all(entry["top_logprobs"][0]["token"] == entry["token"] for entry in content)
+
+
 def test_two_tokens_of_one_text_have_a_probability_each(tokenizer: Tokenizer) -> None:
     prompt, (other, token) = tokenizer.encode("class"), tokenizer.encode("龘")[-2:]
     scores = completion_logprobs(tokenizer, prompt, (token,), Score(len(prompt), (-2.0,), ((other, -0.1),)), echo=False)
