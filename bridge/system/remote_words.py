@@ -29,6 +29,7 @@ class Cause(StrEnum):
     RULE = "a rule of the remote"
     RIGHTS = "missing rights"
     NO_REPOSITORY = "no repository there"
+    OWNER = "a folder of another user"
     FULL = "no space there"
     DAMAGED = "a damaged object there"
     UNKNOWN = "not told"
@@ -52,6 +53,7 @@ class Cause(StrEnum):
 # The first that fits counts: a hook that speaks of signatures is a hook, too.
 _WORDS: Final[dict[Cause, tuple[str, ...]]] = {
     Cause.DAMAGED: ("invalid object type",),  # git then lists no ref of the repository at all
+    Cause.OWNER: ("dubious ownership",),
     Cause.SIGNATURE: (
         "verified signature",  # GitHub GH013, GitLab and Bitbucket push rules
         "must (have|be) (a )?(valid |gpg |ssh )?sign",
@@ -130,8 +132,10 @@ _WORDS: Final[dict[Cause, tuple[str, ...]]] = {
         "no route to host",
     ),
 }
+_OWNED = re.compile(r"dubious ownership in repository at '(.+)'")
 _TABLE: Final = tuple((cause, re.compile("|".join(words), re.IGNORECASE)) for cause, words in _WORDS.items())
 _HASHES = re.compile(r"mismatched algorithms|does not support this repository's hash algorithm", re.IGNORECASE)
+_FINAL: Final = frozenset({Cause.RIGHTS, Cause.NO_REPOSITORY, Cause.LOGIN_PAGE, Cause.OWNER})
 IDENTITY_SETTING: Final = (
     "commits of a bus are made by 'Kakeya <kakeya@localhost>' unless a setting says otherwise: "
     "kakeya-mac init --commit-as 'NAME <ADDRESS>' here, [identity] in policy.toml on a host"
@@ -150,6 +154,7 @@ _REMEDIES: Final = {
     "git fetch --unshallow, then repeat",
     Cause.DAMAGED: "git fsck in that repository names the damaged object: remove its file below objects/; then on a "
     "host of the bus: kakeya-runner bus repair --yes",
+    Cause.OWNER: "if you trust what is in it, where that folder is: git config --global --add safe.directory {}",
     Cause.FULL: "ask who keeps the remote for space or a higher limit (a quota, a full disk), then repeat",
     Cause.RULE: "ask who keeps the remote to lift what refuses it (a hook, a rule), then repeat",
     Cause.RIGHTS: "whoever keeps the remote must give this account the right to; how git gets in there: "
@@ -203,6 +208,8 @@ def explain(finished: Finished, what: str, route: str = "ROUTE", *, is_push: boo
             remedy="use one that was made without --object-format=sha256",
         )
     cause = cause_of(finished.stderr)
-    kind = RemoteRefusedError if cause in {Cause.RIGHTS, Cause.NO_REPOSITORY, Cause.LOGIN_PAGE} else RemoteError
+    kind = RemoteRefusedError if cause in _FINAL else RemoteError
     words = f"{what}: git ended with {finished.exit_code}: {last_words(finished.stderr)}"
-    return kind(words, remedy=remedy_of(cause, route, is_push=is_push), cause=cause, is_passing=cause.is_passing)
+    owned = _OWNED.search(finished.stderr)  # of a folder with a work tree it is the .git in it
+    remedy = remedy_of(cause, route if owned is None else owned[1], is_push=is_push)
+    return kind(words, remedy=remedy, cause=cause, is_passing=cause.is_passing)

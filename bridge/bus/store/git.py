@@ -37,7 +37,7 @@ from bridge.bus.store.user_clone import UserClone
 from bridge.errors import GivenUpError, InfrastructureError, RemoteError
 from bridge.limits import GIT_WALL_S, MIB, STOP_PUSH_S, TRANSFER_WALL_S
 from bridge.system.clock import SystemClock
-from bridge.system.durable import in_turn
+from bridge.system.durable import in_turn, write_atomically
 from bridge.system.git import CallStop, Finished, StopSignal
 from bridge.system.gitobjects import KAKEYA, Committer, GitObject, Kind
 from bridge.system.gitreader import GitObjectKindError, GitObjectMissingError, GitObjectTooLargeError, ObjectReader
@@ -103,7 +103,9 @@ class GitStore:
             alternates.insert(0, state / "control.git" / "objects")
         self._repository = BareRepository(
             folder or state / "control.git",
-            GitSettings(config=route.config, alternates=tuple(alternates), environment=_ssh(route)),
+            GitSettings(
+                config=route.config, alternates=tuple(alternates), environment=_ssh(route) | _trusting(route, state)
+            ),
         )
         self._repository.create()
         recover(self._repository)
@@ -443,6 +445,18 @@ def _ssh(route: Route) -> dict[str, str]:
     chosen = {"GIT_SSH_COMMAND", "GIT_SSH"} & os.environ.keys()
     configured = any(key.lower() == "core.sshcommand" for key, _ in route.config)
     return {} if chosen or configured else {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=15"}
+
+
+def _trusting(route: Route, state: Path) -> dict[str, str]:
+    """Let the git of a local remote read what the user's own git reads, by a file: it takes over no other setting."""
+    if not route.trusted:
+        return {}
+    escaped = (folder.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for folder in route.trusted)
+    text = "[safe]\n" + "".join(f'directory = "{folder}"\n' for folder in escaped)
+    path = state / "trusted.gitconfig"
+    if not path.exists() or path.read_text("utf-8") != text:
+        write_atomically(path, text.encode(), durable=False)
+    return {"GIT_CONFIG_GLOBAL": str(path)}
 
 
 def _written_ns(path: Path) -> int | None:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from bridge.errors import BusError, RouteMissingError, UsageError
 from bridge.system.git import last_words, run_in_work_tree, without_user_info
 
-_CARRIED = re.compile(r"(http|credential)\..*|core\.(sshcommand|askpass|gitproxy)|ssh\.variant|safe\.directory")
+_CARRIED = re.compile(r"(http|credential)\..*|core\.(sshcommand|askpass|gitproxy)|ssh\.variant")
 _SCP_LIKE = re.compile(r"(?!/|\.)[^/:\s]+:(?!//)\S+")
 _SSH_USER = re.compile(r"((?:git\+)?ssh://)([^/:@\s]+)(?::[^/@\s]*)?@")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -35,12 +35,15 @@ class Route:
         shown: the same without user information.
         config: transport configuration to carry, in order.
         is_local: whether the remote is a folder of this machine, where pushes need no budget.
+        trusted: folders of other users that the user's git reads (safe.directory); of a local remote only, whose git
+            reads none of our configuration.
     """
 
     url: str
     shown: str
     config: tuple[tuple[str, str], ...]
     is_local: bool
+    trusted: tuple[str, ...] = ()
 
     @property
     def told(self) -> str:
@@ -94,7 +97,9 @@ def resolve(route: str, repository: Path | None, state: Path) -> Route:
             check_owner(repository)
         raise
     carried = tuple((key, value) for key, value in config if _CARRIED.fullmatch(key.lower()))
-    return Route(url, without_user_info(url), (*carried, *proxy), _is_local(url))
+    is_local = _is_local(url)
+    trusted = _values(config, "safe.directory") if is_local else ()
+    return Route(url, without_user_info(url), (*carried, *proxy), is_local, trusted)
 
 
 def origin_of(repository: Path) -> str:

@@ -157,7 +157,7 @@ def discover(directory: Path, environment: Mapping[str, str], bus_option: str | 
     repository = find_repository(directory)
     data_dir, config_dir = _user_dirs(environment)
     choice = (
-        _from_text(bus_option, "--bus", "--bus")
+        _from_option(bus_option, directory)
         or _from_text(environment.get("KAKEYA_BUS"), "KAKEYA_BUS", "KAKEYA_BUS")
         or (_from_file(repository.common_dir / FILE_NAME, "clone") if repository else None)
         or (_from_file(repository.top / FILE_NAME, "committed") if repository else None)
@@ -294,6 +294,16 @@ def _from_text(text: str | None, source: Source, where: str) -> BusChoice | None
     if text is None or (not text and source != "--bus"):
         return None
     return parse_route(text, source, where)
+
+
+def _from_option(text: str | None, directory: Path) -> BusChoice | None:
+    """Return the choice of ``--bus``; a path is one of the folder that it was typed in, as a shell completes it."""
+    choice = _from_text(text, "--bus", "--bus")
+    if choice is None or choice.route is None or "/" not in choice.route or Path(choice.route).is_absolute():
+        return choice
+    path = (directory / choice.route).resolve()
+    named = path.is_dir() and "#" not in str(path)  # what is behind a # is the id of a bus
+    return replace(choice, route=str(path)) if named else choice
 
 
 def _from_file(path: Path, source: Source) -> BusChoice | None:

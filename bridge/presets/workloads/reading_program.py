@@ -193,7 +193,13 @@ def _file(wrote: dict[str, Path], name: str) -> bytes:
     return path.read_bytes()
 
 
+def as_lines(text: str) -> str:
+    """Return a text whose lines end in one way: a progress bar writes its states over one another, a line each."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def _by_pattern(text: str, pattern: str, place: str) -> float:
+    text = as_lines(text)
     matches = list(re.finditer(pattern, text, re.MULTILINE))
     if len(matches) != 1:
         lines = len(text.splitlines())
@@ -214,7 +220,7 @@ def _at_pointer(text: str, pointer: str, place: str) -> object:
         inner: object = _MISSING
         if isinstance(at, dict):
             inner = at.get(name, _MISSING)
-        elif isinstance(at, list) and name.isdigit() and int(name) < len(at):
+        elif isinstance(at, list) and name.isdecimal() and int(name) < len(at):
             inner = at[int(name)]
         if inner is _MISSING:
             keys = ", ".join(map(str, list(at)[:8])) if isinstance(at, dict) else f"a {type(at).__name__}"
@@ -223,10 +229,15 @@ def _at_pointer(text: str, pointer: str, place: str) -> object:
     return at
 
 
+def rows_of(text: str) -> list[dict[str | Any, str | Any]]:
+    """Return the rows of a table by column; what separates them is the one of comma, semicolon and tab in line 1."""
+    csv.field_size_limit(FILE_MAX_BYTES)  # a cell may hold all that a model wrote
+    first = text.splitlines()[0] if text.strip() else ""
+    return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count)))
+
+
 def _in_column(text: str, column: str, row: str, place: str) -> object:
-    sample = text[:4096]
-    separator = max(",;\t", key=sample.splitlines()[0].count) if sample.strip() else ","
-    rows = list(csv.DictReader(io.StringIO(text), delimiter=separator))
+    rows = rows_of(text)
     names = [name.strip() for name in (rows[0] if rows else {}) if name]
     if not rows or column not in names:
         raise NumberError(f"{place} has no column {column!r} with a row; it has {', '.join(names[:12]) or 'no rows'}")

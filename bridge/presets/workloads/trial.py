@@ -6,7 +6,6 @@ Without a sandbox: it is the owner's program, started by the owner.
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import re
 import tempfile
@@ -21,7 +20,7 @@ from bridge.presets.model import PARAMETER_TOKEN, Preset
 from bridge.presets.parameters import bind, render
 from bridge.presets.workloads.file_text import line_of, parsed
 from bridge.presets.workloads.folder import FILE
-from bridge.presets.workloads.reading_program import LEAVE, OF, written
+from bridge.presets.workloads.reading_program import LEAVE, OF, as_lines, rows_of, written
 from bridge.records.workload import REPORT_FILE
 from bridge.system.process import run
 
@@ -210,11 +209,11 @@ def _candidates(printed: str, files: dict[str, Path]) -> Iterator[Candidate]:
         for pointer, value in _pointers(json.loads(printed)):
             yield Candidate(_metric(pointer), {"pointer": pointer}, value)
         return
-    yield from _labelled(printed)
+    yield from _labelled(as_lines(printed))
     for name, path in files.items():
         if path.stat().st_size > _READ_MAX_BYTES:
             continue
-        with contextlib.suppress(ValueError, IndexError, csv.Error):
+        with contextlib.suppress(ValueError):
             yield from _in_file(name, path)
 
 
@@ -242,10 +241,10 @@ def _in_file(name: str, path: Path) -> Iterator[Candidate]:
         for pointer, value in _pointers(json.loads(path.read_text("utf-8-sig"))):
             yield Candidate(_metric(pointer), {"file": name, "pointer": pointer}, value)
     elif path.suffix in _TABLES:
-        text = path.read_text("utf-8-sig")
-        separator = max(",;\t", key=text.splitlines()[0].count)
-        rows = list(csv.DictReader(text.splitlines(), delimiter=separator))
+        rows = rows_of(path.read_bytes().decode("utf-8-sig"))
         for column, cell in (rows[-1] if rows else {}).items():
+            if not (column and column.strip()):  # the index of a data frame, or cells behind the last column
+                continue
             with contextlib.suppress(ValueError, TypeError):
                 yield Candidate(_metric(column), {"file": name, "column": column.strip()}, float(cell))
 

@@ -153,6 +153,14 @@ def test_a_relative_path_that_init_was_given_leads_to_the_bus_from_every_work_tr
     assert place.run("config", "--json").document["data"]["route"] == "origin"
 
 
+def test_a_path_is_one_of_the_folder_that_it_was_typed_in(place):
+    inner = place.clone.top / "src" / "deep"
+    inner.mkdir(parents=True)
+    for words in (("runners", "--bus", "../../../bus.git"), ("init", "--bus", "../../../bus.git"), ("runners",)):
+        ran = place.run(*words, top=inner)
+        assert ran.code == 0, ran.err
+
+
 def test_init_of_a_bus_that_a_committed_file_names_by_its_id_speaks_of_no_other(place):
     bus_id = place.host.bus.identity().bus_id
     (place.clone.top / "kakeya.toml").write_text(f'schema = 1\nbus_id = "{bus_id}"\n')

@@ -96,6 +96,25 @@ def test_a_clone_of_another_user_is_told_from_one_without_remotes(clone, tmp_pat
         dirty_state(clone.top)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_bus_of_another_user_is_used_once_the_printed_command_was_typed(clone, host, monkeypatch, scheme):
+    bus = Path(host.bus.route)
+    os.chown(bus, 12345, 12345)
+    words = ("run", "pytest-path", "-p", "path=dir", "--bus", f"{scheme}{bus}")
+    refused = mac(clone, *words)
+    if "dubious ownership" not in refused.err and refused.code == 0:
+        pytest.skip("this git serves a folder of any user")
+    assert refused.code == 3, refused.err
+    command = f"git config --global --add safe.directory {bus}"
+    assert refused.err.splitlines()[-1].endswith(command), refused.err
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(clone.root / "gitconfig"))
+    subprocess.run(command.split(), check=True, timeout=240)
+    sent = mac(clone, *words)
+    assert sent.code == 0, sent.err
+    assert list((bus / "refs" / "heads").rglob("pytest-path-*"))
+
+
 @pytest.fixture
 def host(tmp_path):
     """A bus whose runner takes code of a request."""

@@ -11,6 +11,7 @@ from bridge.errors import UsageError
 from bridge.presets.workloads.folder import read_folder
 from bridge.presets.workloads.options import options_of
 from bridge.presets.workloads.problems import problems
+from bridge.presets.workloads.reading_program import read_number
 from bridge.presets.workloads.template import write_folder
 from tests.support.workload_folder import INTERPRETER
 
@@ -311,6 +312,41 @@ def test_numbers_within_a_line_and_before_their_word_are_found(tmp_path):
         "word": 6.0,
         "bits": 77.0,
     }
+
+
+PROGRESS = """for step in (1, 2, 4):
+    print(f"\\rloss: {1 / step}", end="")
+print()
+"""
+
+
+def test_of_a_line_that_is_written_over_its_last_state_is_the_number(tmp_path):
+    _, made, file = written(tmp_path, "bar", [program(tmp_path, "bar.py", PROGRESS)])
+    assert "the number is loss, 0.25 this time" in made.notes
+    (number,) = [metric["number"]["stdout"] for metric in file["metrics"].values()]
+    printed = b"\rloss: 1.0\rloss: 0.5\rloss: 0.125\n"
+    assert read_number({"stdout": number}, printed, {}) == 0.125
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("step,acc\n1,0.5,\n2,0.7,\n", ["step", "acc"]),
+        (",acc\n0,0.5\n1,0.7\n", ["acc"]),
+        (f"acc,text\n0.7,{'x' * 200_000}\n", ["acc"]),
+        ("step;acc\r1;0.5\r2;0.7\r", ["step", "acc"]),
+        ("\n", []),
+    ],
+    ids=["an end too much", "an index without a name", "a long text", "old ends of lines", "nothing"],
+)
+def test_columns_of_tables_as_programs_write_them_are_numbers(tmp_path, table, columns):
+    text = f"open('out.csv', 'w', newline='').write({table!r})\n"
+    *_, file = written(tmp_path, "rows", [program(tmp_path, "rows.py", text)])
+    sources = [metric["number"]["column"] for metric in file.get("metrics", {}).values()]
+    assert sources == columns[-1:]
+    (tmp_path / "out.csv").write_text(table, newline="")
+    wrote = {"out.csv": tmp_path / "out.csv"}
+    assert [read_number({"file": "out.csv", "column": name}, b"", wrote) for name in sources] == [0.7] * len(sources)
 
 
 def test_a_word_with_braces_is_refused_with_what_to_do(tmp_path):

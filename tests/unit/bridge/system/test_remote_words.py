@@ -14,6 +14,7 @@ WORDS = [
     ("git@host: Permission denied (publickey).\nfatal: Could not read from remote repository.", Cause.RIGHTS),
     ("fatal: could not read Username for 'https://host': terminal prompts disabled", Cause.RIGHTS),
     ("fatal: '/srv/x' does not appear to be a git repository\nfatal: Could not read from", Cause.NO_REPOSITORY),
+    ("fatal: detected dubious ownership in repository at '/srv/x'\nTo add an exception", Cause.OWNER),
     ("deny updating a hidden ref", Cause.RULE),
     ("pre-receive hook declined; only branches and tags may be pushed", Cause.RULE),
     ("protected branch hook declined; GH006: Protected branch update failed", Cause.RULE),
