@@ -55,17 +55,17 @@ def test_a_run_that_was_begun_to_confirm_another_names_it():
 
 
 @pytest.mark.parametrize(
-    ("counts", "told"),
+    ("counts", "words"),
     [
         ({"versions": 4}, "this host measured 4 versions of it within 30 days"),
         ({"others": 1}, "this host measured 1 other question within 30 days"),
         ({"versions": 2, "others": 7}, "this host measured 2 versions of it and 7 other questions within 30 days"),
     ],
 )
-def test_a_quote_names_the_versions_and_the_other_questions_it_could_have_been_chosen_from(counts, told):
+def test_a_quote_names_the_versions_and_the_other_questions_it_could_have_been_chosen_from(counts, words):
     lines = quote(result("acceptance", lambda case: case.record["attempt"].update(counts)), VERIFIED).lines[:-1]
     assert lines
-    assert all(f"; {told}; " in line for line in lines)
+    assert all(f"; {words}; " in line for line in lines)
 
 
 def test_a_quote_without_a_choice_names_none():
