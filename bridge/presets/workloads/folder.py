@@ -33,6 +33,7 @@ SCHEMA: Final = "report.schema.json"
 ARMS: Final = ("baseline", "candidate")
 AGAINST: Final = "against"
 _CALL_CHARS: Final = 60
+PLACEHOLDERS: Final = re.compile(r"[{}$]")  # no path of a command holds one: it would stand for a parameter
 SEPARATOR: Final = "--@"
 BARE: Final = "-S"
 OF: Final = f"{SEPARATOR}of"

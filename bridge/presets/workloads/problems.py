@@ -26,6 +26,7 @@ from bridge.presets.workloads.file import MetricTable, Numeric, PresetTable, Wor
 from bridge.presets.workloads.file_text import Mistake, line_of, parsed
 from bridge.presets.workloads.folder import (
     FILE,
+    PLACEHOLDERS,
     SCHEMA,
     SEED_WORD,
     commands_in,
@@ -83,6 +84,10 @@ def _folder_problems(folder: Path) -> Iterator[Check]:
         return
     if folder in {Path.home(), Path("/")} or Path.home().is_relative_to(folder):
         yield Check("folder", "fail", f"{folder} holds your home: a run would see all of it", "use a folder of its own")
+        return
+    if mark := PLACEHOLDERS.search(str(folder)):
+        problem = f"{folder} has {mark[0]} in its path, which in a command stands for a parameter"
+        yield Check("folder", "fail", problem, f"move it to a place without {mark[0]}")
         return
     yield from _rights(folder)
     total = 0

@@ -18,7 +18,7 @@ from typing import Final
 from bridge.errors import UsageError
 from bridge.limits import REPORTS_MAX_COUNT
 from bridge.presets.installed import registry
-from bridge.presets.workloads.folder import FILE, SEED, read_folder, shebang
+from bridge.presets.workloads.folder import FILE, PLACEHOLDERS, SEED, read_folder, shebang
 from bridge.presets.workloads.options import Option, options_of
 from bridge.presets.workloads.trial import PATH, Candidate, NotTriedError, Trial, try_preset
 
@@ -92,30 +92,20 @@ def write_folder(
     """
     if _NAME.fullmatch(folder.name) is None:
         raise UsageError(f"got the name {folder.name!r}; expected lower-case letters, digits, - . _")
+    if mark := PLACEHOLDERS.search(str(folder)):
+        text = f"{folder} has {mark[0]} in its path, which in a command stands for a parameter"
+        raise UsageError(text, remedy=f"choose a place without {mark[0]}")
     if folder.name in registry():
         raise UsageError(f"{folder.name!r} is the name of an installed preset", remedy="choose another name")
     if folder.exists():
         remedy = f"kakeya-runner workload check {shlex.quote(str(folder))}"
         raise UsageError(f"{folder} is there already", remedy=remedy)
-    for source in sources:
-        if not source.name.isprintable():
-            text = f"the name {source.name!r} is no text of one line in UTF-8"
-            raise UsageError(text, remedy="copy it under another name, and name that")
-        if source.is_dir() and source == sources[0]:
-            raise UsageError(
-                f"{source} is a folder, and the first --from is the program",
-                remedy=f"--from {source}/PROGRAM, and --from {source} behind it where the program reads the folder",
-            )
-        if not source.exists():
-            what = "program" if source == sources[0] else "file"
-            raise UsageError(f"there is no {what} {source}", remedy="ls shows what is here; e.g. --from train.py")
-        if not (source.is_file() or source.is_dir()):
-            raise UsageError(f"{source} is a device or a pipe, which has no end", remedy="save what it gives as a file")
+    _check_sources(sources)
     if unit is not None and (not unit.strip() or not unit.isprintable() or len(unit) > _UNIT_MAX_CHARS):
         raise UsageError(f"got the unit {unit[:60]!r}; expected a word or two, e.g. --unit nats")
-    if braced := next((word for word in arguments if "{" in word or "}" in word), None):
+    if marked := next((word for word in arguments if PLACEHOLDERS.search(word)), None):
         raise UsageError(
-            f"got the word {braced[:60]!r}; in workload.toml braces stand for a parameter",
+            f"got the word {marked[:60]!r}; in workload.toml braces and $ stand for a parameter",
             remedy="put the line into a script of two lines, and name that with --from",
         )
     folder.mkdir(parents=True)
@@ -133,6 +123,29 @@ def write_folder(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)  # the same line, put right, makes it anew
         raise
+
+
+def _check_sources(sources: Sequence[Path]) -> None:
+    """Refuse what cannot be copied as a program, or as what it reads.
+
+    Raises:
+        UsageError: a name is no text, the program is a folder, a file is not there, or is a device.
+    """
+    for source in sources:
+        if not source.name.isprintable():
+            text = f"the name {source.name!r} is no text of one line in UTF-8"
+            raise UsageError(text, remedy="copy it under another name, and name that")
+        if source.is_dir() and source == sources[0]:
+            word = shlex.quote(str(source))
+            raise UsageError(
+                f"{source} is a folder, and the first --from is the program",
+                remedy=f"--from {word}/PROGRAM, and --from {word} behind it where the program reads the folder",
+            )
+        if not source.exists():
+            what = "program" if source == sources[0] else "file"
+            raise UsageError(f"there is no {what} {source}", remedy="ls shows what is here; e.g. --from train.py")
+        if not (source.is_file() or source.is_dir()):
+            raise UsageError(f"{source} is a device or a pipe, which has no end", remedy="save what it gives as a file")
 
 
 def _filled(

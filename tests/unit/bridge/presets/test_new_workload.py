@@ -259,6 +259,19 @@ def test_what_cannot_be_written_is_refused_before_anything_is(tmp_path, name, so
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("mark", ["$", "{", "}"])
+def test_a_place_whose_path_would_stand_for_a_parameter_is_refused_in_one_line(tmp_path, mark):
+    top = tmp_path / f"us{mark} data"
+    with pytest.raises(UsageError, match="stands for a parameter") as refused:
+        written(top, "digits", [])
+    assert "\n" not in refused.value.message
+    folder, *_ = written(tmp_path, "digits", [])
+    top.mkdir()
+    moved = folder.rename(top / "digits")
+    (check,) = problems(moved, INTERPRETER)
+    assert "stands for a parameter" in check.text
+
+
 def test_words_that_are_always_given_stand_behind_the_program_and_are_no_parameters(tmp_path):
     source = program(tmp_path, "train.py", ARGPARSE)
     folder, _, file = written(tmp_path, "digits", [source], arguments=["data.csv", "--tag", "a b"])
@@ -349,8 +362,9 @@ def test_columns_of_tables_as_programs_write_them_are_numbers(tmp_path, table, c
     assert [read_number({"file": "out.csv", "column": name}, b"", wrote) for name in sources] == [0.7] * len(sources)
 
 
-def test_a_word_with_braces_is_refused_with_what_to_do(tmp_path):
-    with pytest.raises(UsageError, match="braces stand for a parameter") as raised:
-        written(tmp_path, "digits", [program(tmp_path, "a.py", "")], arguments=["BEGIN{}"])
+@pytest.mark.parametrize("word", ["BEGIN{}", "$1"])
+def test_a_word_with_what_stands_for_a_parameter_is_refused_with_what_to_do(tmp_path, word):
+    with pytest.raises(UsageError, match="braces and \\$ stand for a parameter") as raised:
+        written(tmp_path, "digits", [program(tmp_path, "a.py", "")], arguments=[word])
     assert "script" in str(raised.value.remedy)
     assert not (tmp_path / "digits").exists()
