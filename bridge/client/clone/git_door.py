@@ -75,7 +75,8 @@ def dirty_state(top: Path) -> DirtyState:
     with _opened(top) as repo:
         if repo.bare:
             return DirtyState((), 0, has_work_tree=False)
-        staged = repo.head.commit.diff(ignore_submodules="all") if repo.head.is_valid() else []
+        head = _commit_of(repo, "HEAD")  # GitPython's own look finds none beside a ref whose name is no UTF-8
+        staged = [] if head is None else head.diff(ignore_submodules="all")
         unstaged = repo.index.diff(None, ignore_submodules="all")
         changed = {entry.b_path or entry.a_path or "" for entry in (*staged, *unstaged)}
         unmerged = {line.partition("\t")[2] for line in _lines(repo.git.ls_files("--unmerged"))}

@@ -70,6 +70,15 @@ def test_a_repository_without_a_commit_has_a_state(tmp_path):
     assert dirty_state(top) == DirtyState((), 1)
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems take UTF-8 only")
+def test_staged_changes_are_told_beside_a_tag_whose_name_is_no_utf_8(clone):
+    subprocess.run(["git", "tag", b"caf\xe9"], cwd=clone.top, check=True, timeout=240)
+    clone.git("pack-refs", "--all")
+    (clone.top / "a.txt").write_text("other\n")
+    clone.git("add", "a.txt")
+    assert dirty_state(clone.top).changed == ("a.txt",)
+
+
 def test_files_that_are_not_merged_are_counted(clone):
     clone.git("checkout", "-q", "-b", "side")
     clone.commit({"a.txt": "side\n"})
