@@ -20,6 +20,10 @@ from bridge.system.clock import Clock, SystemClock
 
 _TRIES = 10
 _PAUSE_S = 0.05
+_NO_LOCKS = (
+    "use a folder on a disk of this machine (--state DIR; KAKEYA_DATA_DIR for the bus of this machine), or ask for "
+    "locks on that file system (Lustre: mount -o flock)"
+)
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600, suffix: str = "") -> None:
@@ -183,11 +187,21 @@ def in_turn(descriptor: int, within_s: float, clock: Clock) -> Iterator[None]:
 
 def _takes(descriptor: int) -> bool:
     try:
+        return try_lock(descriptor)
+    except OSError:  # none is to be had, however long one waits
+        return True
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the lock of an open file or folder; return False where somebody else holds it.
+
+    Raises:
+        OSError: its file system gives no locks, as some of clusters do not.
+    """
+    try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks, as some of clusters are, gives none however long one waits
-        return True
     return True
 
 
@@ -202,21 +216,32 @@ class NameLock:
         """Take the lock if it is free; return whether we hold it now.
 
         Tries for half a second: a process that tests whether a runner is alive holds the lock for an instant.
+
+        Raises:
+            InfrastructureError: its file system gives no locks.
         """
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if not self._lock(fd):
+                return False
+            os.ftruncate(fd, 0)
+            os.write(fd, f"{os.getpid()}\n".encode())
+            self._fd = fd
+            return True
+        finally:
+            if self._fd != fd:
+                os.close(fd)
+
+    def _lock(self, fd: int) -> bool:
         for _ in range(_TRIES):
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                SystemClock().sleep(_PAUSE_S)
-        else:
-            os.close(fd)
-            return False
-        os.ftruncate(fd, 0)
-        os.write(fd, f"{os.getpid()}\n".encode())
-        self._fd = fd
-        return True
+                if try_lock(fd):
+                    return True
+            except OSError as error:
+                words = f"no lock can be taken on {self._path}: {error.strerror}"
+                raise InfrastructureError(words, remedy=_NO_LOCKS) from error
+            SystemClock().sleep(_PAUSE_S)
+        return False
 
     def release(self) -> None:
         """Release the lock; without holding it, do nothing."""
@@ -229,7 +254,7 @@ class NameLock:
         """Hold the lock.
 
         Raises:
-            InfrastructureError: another process acts under this name.
+            InfrastructureError: another process acts under this name, or there are no locks.
         """
         if not self.try_acquire():
             pid = self._path.read_text(encoding="ascii", errors="replace").strip() or "unknown"

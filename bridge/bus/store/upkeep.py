@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from bridge.errors import InfrastructureError
 from bridge.limits import GIT_UPKEEP_WALL_S
 from bridge.system.clock import SystemClock
 from bridge.system.durable import NameLock
@@ -176,9 +177,10 @@ def _is_prune_due(repository: BareRepository) -> bool:
 
 @contextlib.contextmanager
 def _alone(repository: BareRepository) -> Iterator[bool]:
-    """Hold the lock of a repository's upkeep; tell whether it was free."""
-    lock = NameLock(repository.path / _LOCK)
-    is_free = lock.try_acquire()
+    """Hold the lock of a repository's upkeep; tell whether it was free, which none is where there are no locks."""
+    lock, is_free = NameLock(repository.path / _LOCK), False
+    with contextlib.suppress(InfrastructureError):
+        is_free = lock.try_acquire()
     try:
         yield is_free
     finally:

@@ -5,7 +5,6 @@ Knows where the runner's lock is and how to start it; the runner is another proc
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 from dataclasses import dataclass
@@ -100,17 +99,18 @@ def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
 
 def _is_held(lock: Path) -> bool:
     """Return whether a process holds the lock; the kernel forgets a dead one's."""
+    from bridge.system.durable import try_lock
+
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not try_lock(descriptor)
+    except OSError:  # there are no locks: the runner that is started says so
+        return False
     finally:
         os.close(descriptor)
-    return False
 
 
 def _is_alive(pid: int) -> bool:

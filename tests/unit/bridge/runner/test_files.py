@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from bridge.runner.state.attempts import Attempts
 from bridge.runner.state.database import StateDatabase
 from bridge.runner.state.ledger import Ledger
 from bridge.system.durable import append_whole, in_turn, write_atomically
+from tests.drift import ROOT
 from tests.fakes.asking import make_request
 from tests.fakes.requester import StepClock
 
@@ -61,6 +64,36 @@ def test_nobody_waits_for_a_lock_where_a_file_system_has_none(tmp_path):
     clock = StepClock()
     with in_turn(os.open(tmp_path, os.O_PATH), 30.0, clock):
         assert clock.now() == clock.begun
+
+
+WITHOUT_LOCKS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from bridge.bus.store.push_budget import Pacer
+from bridge.errors import InfrastructureError
+from bridge.system.clock import SystemClock
+from bridge.system.durable import NameLock
+from tests.integration.setup.protections import refuse
+refuse(["flock"])
+folder = Path(sys.argv[1])
+pacer = Pacer(folder / "pushes.json", 1.0, SystemClock())
+print(pacer.take_turn(), pacer.take_turn())
+try:
+    NameLock(folder / "lock").try_acquire()
+except InfrastructureError as error:
+    print(error.message)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="filters of system calls")
+def test_where_a_file_system_has_no_locks_pushes_are_counted_and_a_runner_says_what_it_lacks(tmp_path):
+    words = [sys.executable, "-c", WITHOUT_LOCKS.format(root=str(ROOT)), str(tmp_path)]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+    assert ran.stderr == ""
+    turns, refused = ran.stdout.splitlines()
+    assert turns == "True False"
+    assert refused.startswith(f"no lock can be taken on {tmp_path / 'lock'}: ")
 
 
 def test_a_full_disk_costs_the_ledger_the_line_and_nothing_else(tmp_path):
