@@ -73,14 +73,14 @@ class EmbeddedRunner:
         return True
 
     def last_words(self) -> str:
-        """Return the last line of the runner's log."""
+        """Return the last line of the runner's log that says what happened, which what to do next does not."""
         try:
             with self.log.open("rb") as stream:
                 stream.seek(max(0, self.log.stat().st_size - 4000))
-                lines = tail(stream.read(), 1).lines
+                lines = tail(stream.read(), 2).lines
         except OSError:
             lines = ()
-        return lines[0] if lines else "it said nothing"
+        return next((line for line in reversed(lines) if not line.startswith("next ")), "it said nothing")
 
 
 def open_session(settings: ClientSettings, clock: Clock) -> BusSession:

@@ -40,6 +40,15 @@ def test_one_that_held_its_lock_for_a_moment_has_not_served(runner: EmbeddedRunn
         runner.wake()
 
 
+def test_what_one_said_last_is_its_error_and_not_what_to_do_about_it(runner: EmbeddedRunner) -> None:
+    runner.log.write_text("error  no lock can be taken on it\nnext    use a folder on a disk of this machine\n")
+    for _ in range(STARTS_MAX):
+        assert runner.wake()
+    with pytest.raises(InfrastructureError) as refused:
+        runner.wake()
+    assert refused.value.message.endswith("as soon as it was started: error  no lock can be taken on it")
+
+
 def test_one_that_has_served_is_started_again(runner: EmbeddedRunner) -> None:
     for _ in range(STARTS_MAX + 1):
         assert runner.wake()
