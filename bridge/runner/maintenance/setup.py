@@ -172,13 +172,18 @@ def unit(argv: Sequence[str], platform: str = sys.platform) -> tuple[Path, str]:
             "AbandonProcessGroup": True,  # a run that goes on is not the runner's to take along
         }
         return Path.home() / "Library/LaunchAgents/kakeya-runner.plist", plistlib.dumps(value).decode()
-    words = " ".join('"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")) for word in argv)
+    words = " ".join([_unit_word(argv[0]), *(_unit_word(word).replace("$", "$$") for word in argv[1:])])
     text = (
         "[Unit]\nDescription=Kakeya runner\nAfter=network-online.target\n\n"
         f"[Service]\nExecStart={words}\nRestart=on-failure\nRestartSec=10\nKillMode=process\n\n"
         "[Install]\nWantedBy=default.target\n"
     )
     return Path.home() / ".config/systemd/user/kakeya-runner.service", text
+
+
+def _unit_word(word: str) -> str:
+    """Return a word of a command as a unit of systemd writes it; behind the program, a dollar is doubled as well."""
+    return '"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%"))
 
 
 def service_commands(options: SetupOptions, platform: str = sys.platform) -> tuple[str, ...]:

@@ -180,7 +180,7 @@ def test_what_was_asked_for_is_turned_on_in_the_template(tmp_path, engine):
 
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
 def test_the_service_runs_exactly_the_command_that_is_shown(platform, tmp_path):
-    odd = tmp_path / 'a "folder" with 100% names'
+    odd = tmp_path / 'a "folder" with 100% names and ${HOME}'
     wish = SetupOptions(odd / "policy.toml", StateFolder(odd), "desk", bus="/b#1")
     argv = serve_argv(wish)
     _path, text = unit(argv, platform)
@@ -191,7 +191,8 @@ def test_the_service_runs_exactly_the_command_that_is_shown(platform, tmp_path):
         assert plistlib.loads(text.encode())["ProgramArguments"][2:] == argv
     else:
         line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
-        assert [word.replace("%%", "%") for word in shlex.split(line.partition("=")[2])] == argv
+        assert "${HOME}" not in line.replace("$$", "")
+        assert [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(line.partition("=")[2])] == argv
 
 
 def test_the_unit_alone_is_data_on_stdout(machine):
