@@ -6,6 +6,7 @@ First hit wins: GH_TOKEN, GITHUB_TOKEN, the file that KAKEYA_GITHUB_TOKEN_FILE n
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Callable, Mapping
@@ -65,7 +66,8 @@ def _read(path: Path) -> str:
         mode = path.stat().st_mode
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise HostingError(
-                f"{path} is readable by others (mode {stat.S_IMODE(mode):o}, expected 600)", remedy=f"chmod 600 {path}"
+                f"{path} is readable by others (mode {stat.S_IMODE(mode):o}, expected 600)",
+                remedy=f"chmod 600 {shlex.quote(str(path))}",
             )
         return path.read_text(encoding="utf-8").strip()
     except UnicodeDecodeError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shlex
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,7 +176,7 @@ def _read_private(path: Path) -> Ed25519PrivateKey:
             raise InfrastructureError(f"{path} is no regular file of this user", remedy="kakeya-runner keygen")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InfrastructureError(
-                f"{path} is open to others (mode {stat.S_IMODE(mode):o})", remedy=f"chmod 600 {path}"
+                f"{path} is open to others (mode {stat.S_IMODE(mode):o})", remedy=f"chmod 600 {shlex.quote(str(path))}"
             )
         data = path.read_bytes()[:_SECRET_MAX_BYTES]
         load = serialization.load_ssh_private_key if b"OPENSSH" in data[:64] else serialization.load_pem_private_key

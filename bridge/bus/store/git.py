@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -345,7 +346,7 @@ class GitStore:
             return self._list_by_prefix([*prefixes, *bring], (), 0)
         if listing is None and finished.hit_file_bound:
             what = f"cannot list {self.route}: it sends refs without end"
-            raise RemoteError(what, remedy=f"look at what answers there: git ls-remote {self.route}")
+            raise RemoteError(what, remedy=f"look at what answers there: git ls-remote {shlex.quote(self.route)}")
         if finished.timed_out or (finished.exit_code != 0 and listing is None):
             raise _explain(finished, f"cannot list {self.route}", self.route)
         return listing

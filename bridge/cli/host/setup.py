@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -139,7 +140,7 @@ def _set_up(
         plan = replace(plan, root_key=_owner_of_bus(open_bus, state, name, call.note))
     left = _take(call.output, policy_steps(plan), dry_run=options.dry_run) or left
     now, service = service_commands(plan)
-    doctor = f"kakeya-runner doctor --policy {policy} --state {state.root}"
+    doctor = shlex.join(["kakeya-runner", "doctor", "--policy", str(policy), "--state", str(state.root)])
     lines = [f"try it: {doctor}", f"serve for good: {service}", f"here:  {now}"]
     if plan.bus is not None:
         lines.append(f"there: {pin_line(plan.bus, state)}")

@@ -77,7 +77,7 @@ def enrol(bus: RunnerBus, state: StateFolder, name: str, say: Say, *, sign: bool
         bus.update(changed)
         say(f"{bus.route} names key {key_id(newest(state.identity).public)[:16]} now")
     elif record.attestation == "none" and keys.has_key(state.identity):
-        say(f"results are signed, and the bus does not say so: kakeya-runner keygen --bus {bus.route}")
+        say(f"results are signed, and the bus does not say so: kakeya-runner keygen --bus {shlex.quote(bus.route)}")
     elif record.attestation == "none":
         say(UNSIGNED)
 

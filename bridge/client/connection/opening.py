@@ -5,6 +5,7 @@ A committed file is written by whoever can push: it may name an id, or a remote 
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 from bridge.client.clone.config import BusChoice, ClientSettings
@@ -82,7 +83,7 @@ def check_route(settings: ClientSettings) -> BusChoice:
     elif choice.source == "committed" and choice.route not in urls and choice.route not in urls.values():
         raise UsageError(
             f"{choice.where} is committed and names {choice.route!r}, which is no remote of this clone",
-            remedy=f"if you trust it, once: kakeya-mac init --bus {choice.route}",
+            remedy=f"if you trust it, once: kakeya-mac init --bus {shlex.quote(choice.route)}",
         )
     return choice
 

@@ -91,7 +91,9 @@ class BusSession:
         if self.embedded:
             return "embedded: runs on THIS machine; another: kakeya-mac init --bus ROUTE"
         choice = self.settings.bus
-        pin = "" if choice.bus_id is not None else f"; not pinned: kakeya-mac init --bus {choice.route}"
+        pin = (
+            "" if choice.bus_id is not None else f"; not pinned: kakeya-mac init --bus {shlex.quote(str(choice.route))}"
+        )
         return f"{self.bus.route} ({self.record.bus_id[:8]}, from {choice.where}){pin}"
 
     def find(self, text: str) -> str:

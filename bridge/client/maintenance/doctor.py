@@ -7,6 +7,7 @@ again: only a real push shows whether one is allowed.
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -102,7 +103,7 @@ def _configuration(settings: ClientSettings) -> Iterator[Check]:
         yield Check("route", "ok", f"embedded, runs on THIS machine ({choice.where})")
     elif choice.bus_id is None:
         text = f"{choice.route} from {choice.where}, not pinned to a bus id"
-        yield Check("route", "warn", text, f"kakeya-mac init --bus {choice.route}")
+        yield Check("route", "warn", text, f"kakeya-mac init --bus {shlex.quote(str(choice.route))}")
     else:
         yield Check("route", "ok", f"{choice.route or 'found by its id'} from {choice.where}, pinned")
 
@@ -133,7 +134,9 @@ def _bus(session: BusSession) -> Iterator[Check]:
         yield Check("owner", level, f"{root.root.owner} ({how}){f'; {root.note}' if root.note else ''}", remedy)
     elif record.attestation == "none" and not session.embedded:
         text = "results on this bus carry no signature: verify proves integrity, not origin"
-        yield Check("signatures", "warn", text, f"on the host: kakeya-runner keygen --bus {session.bus.route}")
+        yield Check(
+            "signatures", "warn", text, f"on the host: kakeya-runner keygen --bus {shlex.quote(session.bus.route)}"
+        )
 
 
 def _signing(session: BusSession) -> Iterator[Check]:
@@ -168,7 +171,7 @@ def _probe_push(session: BusSession) -> Iterator[Check]:
         yield Check("push", "ok", f"a probe branch was pushed and removed again in {took_ms:.0f} ms")
     else:
         text = f"pushing works; {trial.left} could not be removed, and the next probe uses it again"
-        yield Check("push", "warn", text, f"git push {session.bus.route} :{trial.left}")
+        yield Check("push", "warn", text, f"git push {shlex.quote(session.bus.route)} :{trial.left}")
 
 
 def _runners(session: BusSession) -> Iterator[Check]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -111,5 +112,5 @@ def check_readable(uid: int, spec: JobSpec) -> None:
         if path.exists() and _mode_for(uid, path) & permissions != permissions:
             raise SandboxUnavailableError(
                 f"a run here is user {uid}, which may not read {path}",
-                remedy=f"chmod -R o+rX {path}, or start the runner as the ordinary user whose it is",
+                remedy=f"chmod -R o+rX {shlex.quote(str(path))}, or start the runner as the ordinary user whose it is",
             )

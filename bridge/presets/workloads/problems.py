@@ -9,6 +9,7 @@ import difflib
 import json
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -124,14 +125,19 @@ def _rights(path: Path, name: str = "folder") -> Iterator[Check]:
     facts = path.stat()
     mode = stat.S_IMODE(facts.st_mode)
     if facts.st_uid not in {os.geteuid(), 0}:
-        yield Check(name, "fail", f"belongs to uid {facts.st_uid}, the runner is uid {os.geteuid()}", f"chown {path}")
+        yield Check(
+            name,
+            "fail",
+            f"belongs to uid {facts.st_uid}, the runner is uid {os.geteuid()}",
+            f"chown {os.geteuid()} {shlex.quote(str(path))}",
+        )
     if mode & 0o022:
         problem = f"others may change it: mode {mode:04o}, expected {'0755' if path.is_dir() else '0644'}"
-        yield Check(name, "fail", problem, f"chmod go-w {path}")
+        yield Check(name, "fail", problem, f"chmod go-w {shlex.quote(str(path))}")
     bits = 0o005 if path.is_dir() else 0o004
     if os.geteuid() == 0 and mode & bits != bits:
         problem = f"runs of a root runner are another user, who cannot read it: mode {mode:04o}"
-        yield Check(name, "fail", problem, f"chmod o+{'rx' if path.is_dir() else 'r'} {path}")
+        yield Check(name, "fail", problem, f"chmod o+{'rx' if path.is_dir() else 'r'} {shlex.quote(str(path))}")
 
 
 def _meaning(folder: Path, file: WorkloadFile, others: Iterable[str]) -> Iterator[Mistake]:
@@ -240,7 +246,7 @@ def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Mi
             near = difflib.get_close_matches(word, [entry.name for entry in folder.iterdir()], n=1)
             yield where, f"program {word!r} is not there", f"did you mean {near[0]}?" if near else f"put it in {folder}"
         elif not runs and not os.access(path, os.X_OK):
-            yield where, f"program {word!r} may not be executed", f"chmod +x {path}"
+            yield where, f"program {word!r} may not be executed", f"chmod +x {shlex.quote(str(path))}"
         elif runs and not word.endswith(".py") and not os.access(runs[0], os.X_OK):
             problem = f"program {word!r} is a script of {runs[0]}, which is not installed"
             yield where, problem, f"install it, or correct the first line of {word}"

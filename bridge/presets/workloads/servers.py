@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -159,7 +160,7 @@ def server_problems(servers: ServersTable, folder: Path) -> Iterator[Mistake]:
             remedy = f"did you mean {near[0]}?" if near else f"put it in {folder}, or write its absolute path"
             yield (*where, "command"), problem, remedy
         elif words[0] != PYTHON and path.suffix != ".py" and not os.access(path, os.X_OK):
-            yield (*where, "command"), f"program {words[0]!r} may not be executed", f"chmod +x {path}"
+            yield (*where, "command"), f"program {words[0]!r} may not be executed", f"chmod +x {shlex.quote(str(path))}"
     for number, name in enumerate(servers.files):
         if not (folder / name).exists():
             problem = f"servers.files[{number}] is {name!r}, which is not there"

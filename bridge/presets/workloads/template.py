@@ -246,7 +246,9 @@ def remedy_for(trial: Trial) -> str:
     if "ModuleNotFoundError" in line:
         return '; name the Python that has it: [environment] interpreter = "..."'
     if match := _NO_FILE.search(line):
-        return f"; bring it along, in a new folder, with one more --from {match['file'] or match['target']}"
+        return (
+            f"; bring it along, in a new folder, with one more --from {shlex.quote(match['file'] or match['target'])}"
+        )
     if "Exec format error" in line:
         return "; begin the program with a line that names what runs it, as in: #!/bin/sh"
     if "Permission denied" in line and trial.exit_code == _NO_COMMAND:

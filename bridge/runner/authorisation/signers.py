@@ -6,6 +6,7 @@ was read whole, from a file nobody but its owner can change. Knows nothing about
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -311,7 +312,7 @@ def _read(path: Path) -> bytes:
     if problems or path.stat().st_size > LIST_MAX_BYTES:
         raise PolicyRefusedError(
             f"the host's own {path.name} cannot be relied on: {problems[0] if problems else 'it is too large'}",
-            remedy=f"the host's owner: chmod 600 {path}; kakeya-runner trust list",
+            remedy=f"the host's owner: chmod 600 {shlex.quote(str(path))}; kakeya-runner trust list",
         )
     return path.read_bytes()
 

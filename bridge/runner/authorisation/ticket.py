@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import ctypes
 import os
+import shlex
 import stat
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, Literal
@@ -71,7 +72,9 @@ def read_ticket(path: Path) -> Ticket:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", remedy=_REMEDY) from error
     if stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):
-        raise UsageError(f"{path} is open to others (mode {stat.S_IMODE(mode):o})", remedy=f"chmod 600 {path}")
+        raise UsageError(
+            f"{path} is open to others (mode {stat.S_IMODE(mode):o})", remedy=f"chmod 600 {shlex.quote(str(path))}"
+        )
     return parse_ticket(data, str(path))
 
 

@@ -6,6 +6,7 @@ Knows files and their lines; what a list means for a request is in `bridge.runne
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -158,7 +159,8 @@ def read_key(words: list[str]) -> tuple[str, str]:
     if len(words) == 1 and path.is_file():
         public = path if path.suffix == ".pub" else path.with_name(f"{path.name}.pub")
         if not public.is_file():
-            raise UsageError(f"{path} has no public half beside it", remedy=f"ssh-keygen -y -f {path} > {path}.pub")
+            remedy = f"ssh-keygen -y -f {shlex.quote(str(path))} > {shlex.quote(str(public))}"
+            raise UsageError(f"{path} has no public half beside it", remedy=remedy)
         text = public.read_text("utf-8", "replace").strip()
     fingerprint_of(text)
     parts = text.split(None, 2)
@@ -228,7 +230,8 @@ def _lines(path: Path) -> list[str]:
         return []
     data = path.read_bytes()
     if data.startswith(b"SSHKRL"):
-        raise UsageError(f"{path} is an OpenSSH revocation list", remedy=f"ssh-keygen -k -u -f {path} KEY.pub")
+        remedy = f"ssh-keygen -k -u -f {shlex.quote(str(path))} KEY.pub"
+        raise UsageError(f"{path} is an OpenSSH revocation list", remedy=remedy)
     return data.decode("utf-8", "replace").splitlines()
 
 

@@ -6,6 +6,7 @@ Returns findings; prints nothing.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -200,7 +201,7 @@ def _key(folder: Path, name: str | None) -> Check:
         public = "".join(f", pinned as {pin(key)}" for key in newest)
     except KakeyaError as error:
         return Check("key", "fail", error.message, error.remedy)
-    remedy = f"chmod 600 {path}; kakeya-runner keygen --rotate when somebody may have read it"
+    remedy = f"chmod 600 {shlex.quote(str(path))}; kakeya-runner keygen --rotate when somebody may have read it"
     return Check(
         "key", "fail" if wrong else "ok", f"{path}{': ' + wrong[0] if wrong else public}", remedy if wrong else None
     )

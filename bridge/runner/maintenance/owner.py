@@ -10,6 +10,7 @@ import base64
 import datetime as dt
 import re
 import secrets
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -197,7 +198,7 @@ class BusOwner:
         path = self.key_path(bus_id)
         if path.suffix == ".pub":
             return "the key is in your ssh-agent; keep a copy of the file that it was loaded from"
-        return f"keep a copy of the key that owns this bus, offline: cp {path} /somewhere/safe"
+        return f"keep a copy of the key that owns this bus, offline: cp {shlex.quote(str(path))} /somewhere/safe"
 
     def _last_root(self) -> TrustRoot:
         """Return the root that the next one follows, numbered as the highest one that the bus shows of this owner.

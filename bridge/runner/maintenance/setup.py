@@ -132,7 +132,7 @@ def _policy(options: SetupOptions) -> Iterator[SetupStep]:
     else:
         yield SetupStep(f"the policy, yours to edit: {path}")
     for problem in problems(path):
-        if problem.remedy != f"chmod 600 {path}":
+        if problem.remedy != f"chmod 600 {shlex.quote(str(path))}":
             yield SetupStep(f"the policy: {problem.name}", problem=problem)
 
 
@@ -194,8 +194,9 @@ def service_commands(options: SetupOptions, platform: str = sys.platform) -> tup
         ["kakeya-runner", "setup", "--unit", "--policy", str(options.policy_path), "--state", str(options.state.root)]
     )
     start = (
-        f"launchctl bootstrap gui/{os.getuid()} {path}"
+        f"launchctl bootstrap gui/{os.getuid()} {shlex.quote(str(path))}"
         if platform == "darwin"
         else "systemctl --user enable --now kakeya-runner && loginctl enable-linger"
     )
-    return (argv, f"mkdir -p {path.parent} && {mine} > {path} && {start}")
+    folder, file = shlex.quote(str(path.parent)), shlex.quote(str(path))
+    return (argv, f"mkdir -p {folder} && {mine} > {file} && {start}")

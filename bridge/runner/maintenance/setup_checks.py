@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import shlex
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -63,7 +64,9 @@ def _folder(name: str, path: str, mode: str, user: str) -> Iterator[Check]:
     if not where.is_dir():
         yield Check(name, "fail", f"{path} is missing", AGAIN)
     elif _mode(where) != mode:
-        yield Check(name, "fail", f"{path} has mode {_mode(where)}, expected {mode}", f"chmod {mode} {path}")
+        yield Check(
+            name, "fail", f"{path} has mode {_mode(where)}, expected {mode}", f"chmod {mode} {shlex.quote(path)}"
+        )
 
 
 def _file(name: str, path: str, mode: str, digest: str) -> Iterator[Check]:
@@ -71,7 +74,9 @@ def _file(name: str, path: str, mode: str, digest: str) -> Iterator[Check]:
     if not where.is_file():
         yield Check(name, "fail", f"{path} is missing", AGAIN)
     elif _mode(where) != mode:
-        yield Check(name, "fail", f"{path} has mode {_mode(where)}, expected {mode}", f"chmod {mode} {path}")
+        yield Check(
+            name, "fail", f"{path} has mode {_mode(where)}, expected {mode}", f"chmod {mode} {shlex.quote(path)}"
+        )
     elif hashlib.sha256(where.read_bytes()[:FILE_MAX_BYTES]).hexdigest() != digest:
         yield Check(name, "fail", f"{path} differs from what was set up", AGAIN)
 
@@ -83,7 +88,9 @@ def _private(name: str, path: str, mode: str, user: str) -> Iterator[Check]:
     if not where.is_file():
         yield Check(name, "fail", f"{path} is missing", AGAIN)
     elif _mode(where) != mode:
-        yield Check(name, "fail", f"{path} is readable by others (mode {_mode(where)})", f"chmod {mode} {path}")
+        yield Check(
+            name, "fail", f"{path} is readable by others (mode {_mode(where)})", f"chmod {mode} {shlex.quote(path)}"
+        )
 
 
 def _line(name: str, path: str, digest: str) -> Iterator[Check]:

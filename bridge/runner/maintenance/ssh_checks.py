@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal
@@ -35,7 +36,8 @@ def check_ssh(route: str | None, tool: Callable[..., str], home: Path) -> Iterat
         key = next(file for file, kind in kinds.items() if kind == "open")
         yield Check("ssh key", "ok", f"{key} opens without a passphrase")
         return
-    make = f"ssh-keygen -t ed25519 -N '' -f {home}/.ssh/id_ed25519_kakeya, name it in {home}/.ssh/config for {host}"
+    file = shlex.quote(str(home / ".ssh" / "id_ed25519_kakeya"))
+    make = f"ssh-keygen -t ed25519 -N '' -f {file}, name it in {home}/.ssh/config for {host}"
     if kinds:
         text = f"{', '.join(map(str, kinds))}: locked by a passphrase, and a daemon has no keychain or agent to ask"
         yield Check("ssh key", "warn", text, f"{make}, and let the repository know it as a deploy key")

@@ -10,6 +10,7 @@ import fnmatch
 import json
 import os
 import pwd
+import shlex
 import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +44,7 @@ _TYPES = {"env": "environment", "schema": "schema_version"}
 def problems(path: Path) -> Iterator[Check]:
     """Yield what is wrong with a policy file, graver things first."""
     for text in file_problems(path):
-        remedy = f"chmod 600 {path}" if path.is_file() else "kakeya-runner setup"
+        remedy = f"chmod 600 {shlex.quote(str(path))}" if path.is_file() else "kakeya-runner setup"
         yield Check("file", "fail", text, remedy)
     try:
         data = path.read_bytes()
@@ -185,7 +186,8 @@ def _programs(policy: Policy) -> Iterator[Check]:
         ("actions.stop", policy.actions.stop),
     ):
         if argv and not os.access(argv[0], os.X_OK):
-            yield Check(key, "fail", f"{argv[0]} cannot be run", f"chmod +x {argv[0]}, or name another program")
+            remedy = f"chmod +x {shlex.quote(argv[0])}, or name another program"
+            yield Check(key, "fail", f"{argv[0]} cannot be run", remedy)
 
 
 def _user(key: str, uid: int) -> Iterator[Check]:

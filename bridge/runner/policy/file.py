@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tomllib
 from collections.abc import Container, Mapping
@@ -66,7 +67,11 @@ def load_policy(path: Path) -> Policy:
     problems = file_problems(path)
     if problems:
         there = path.exists() or path.is_symlink()
-        repair = f"chmod 600 {path}; kakeya-runner policy check" if there else "kakeya-runner setup --bus ROUTE"
+        repair = (
+            f"chmod 600 {shlex.quote(str(path))}; kakeya-runner policy check"
+            if there
+            else "kakeya-runner setup --bus ROUTE"
+        )
         raise UsageError(f"policy file {path}: {problems[0]}", remedy=repair)
     policy = read_policy(path.read_bytes(), source=str(path))
     refuse_exposed_lists(policy, (str(path),))
@@ -121,7 +126,7 @@ def preset_in(path: Path, taken: Container[str]) -> Preset:
     """
     problems = file_problems(path)
     if problems:
-        raise UsageError(f"preset file {path}: {problems[0]}", remedy=f"chmod 600 {path}")
+        raise UsageError(f"preset file {path}: {problems[0]}", remedy=f"chmod 600 {shlex.quote(str(path))}")
     if path.stem in taken:
         raise UsageError(f"preset file {path} repeats the name of an installed preset", remedy="rename it")
     return load(path.stem, path.read_bytes())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Final
@@ -40,7 +41,7 @@ def read_name_files(policy_path: Path) -> dict[str, FiledRules]:
     for path in sorted(folder.glob(f"*{_SUFFIX}")) if folder.is_dir() else ():
         name = path.name.removesuffix(_SUFFIX)
         if problems := file_problems(path):
-            raise UsageError(f"rules of a name {path}: {problems[0]}", remedy=f"chmod 600 {path}")
+            raise UsageError(f"rules of a name {path}: {problems[0]}", remedy=f"chmod 600 {shlex.quote(str(path))}")
         if re.fullmatch(PRINCIPAL_PATTERN, name) is None:
             raise UsageError(f"{path}: {name!r} is no name", remedy="call it NAME.toml, e.g. ada@example.org.toml")
         try:

@@ -5,6 +5,7 @@ The list has one absolute folder a line. Only `kakeya-runner workload` writes it
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -26,7 +27,9 @@ def allowed(listing: Path) -> tuple[Path, ...]:
     wrong = file_problems(listing, private=False)
     if wrong:
         repair = (
-            f"chmod 600 {listing}" if listing.is_file() else f"move {listing} away: a list of folders belongs there"
+            f"chmod 600 {shlex.quote(str(listing))}"
+            if listing.is_file()
+            else f"move {listing} away: a list of folders belongs there"
         )
         raise UsageError(f"list of workloads {listing}: {wrong[0]}", remedy=repair)
     lines = [line.strip() for line in listing.read_text("utf-8").splitlines()]

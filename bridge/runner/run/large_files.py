@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,5 +63,5 @@ def _password(name: str | None) -> str:
     path = Path(name)
     problems = file_problems(path)
     if problems:
-        raise UsageError(f"LFS password file {path}: {problems[0]}", remedy=f"chmod 600 {path}")
+        raise UsageError(f"LFS password file {path}: {problems[0]}", remedy=f"chmod 600 {shlex.quote(str(path))}")
     return path.read_bytes()[:PASSWORD_MAX_BYTES].decode("utf-8").strip()

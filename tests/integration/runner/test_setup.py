@@ -195,6 +195,21 @@ def test_the_service_runs_exactly_the_command_that_is_shown(platform, tmp_path):
         assert [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(line.partition("=")[2])] == argv
 
 
+def test_every_line_that_setup_prints_can_be_pasted_below_a_folder_with_spaces(machine):
+    """On a Mac the policy lies in Application Support."""
+    policy, state = machine.folder / "Application Support" / "policy.toml", machine.folder / "a state"
+    code, out, err = machine("setup", "--policy", str(policy), "--state", str(state))
+
+    assert code == 0, err
+    printed = dict(line.split(": ", 1) for line in out.splitlines() if line.startswith(("try it: ", "serve for good: ")))
+    for line in printed.values():
+        words = shlex.split(line)
+        assert {str(policy), str(state)} <= set(words), line
+    code, out, _err = machine(*shlex.split(printed["try it"])[1:], "--json")
+    assert str(policy) in out
+    assert code in {0, 1}
+
+
 def test_the_unit_alone_is_data_on_stdout(machine):
     code, out, _err = machine("setup", "--unit")
 
