@@ -85,10 +85,11 @@ def _verification(call: Invocation[VerifyOptions], what: str) -> checking.Verifi
     settings = call.settings()
     top = settings.repository.top if settings.repository is not None else None
     if "/" in what:
-        if top is None:
+        is_path = what.startswith(("/", "."))  # as no branch is named
+        if top is None or is_path:
             state = "is no result" if folder.exists() else "is not there"
             raise UsageError(
-                f"{what} {state}, and there is no git clone whose branch it could be",
+                f"{what} {state}{'' if is_path else ', and there is no git clone whose branch it could be'}",
                 remedy="name a folder or file that `kakeya-mac fetch` wrote",
             )
         from bridge.client.clone.git_door import read_branch_result

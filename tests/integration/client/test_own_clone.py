@@ -124,6 +124,15 @@ def test_a_bus_of_another_user_is_used_once_the_printed_command_was_typed(clone,
     assert list((bus / "refs" / "heads").rglob("pytest-path-*"))
 
 
+@pytest.mark.parametrize("path", ["./nothing", "../nothing", "/nothing/here", "./a.txt"])
+def test_a_path_without_a_result_is_said_to_be_none_and_not_looked_for_among_branches(clone, path):
+    ran = mac(clone, "verify", path)
+    assert ran.code == 2
+    state = "is no result" if path == "./a.txt" else "is not there"
+    assert f"{path} {state}" in ran.err
+    assert "branch" not in ran.err
+
+
 @pytest.fixture
 def host(tmp_path):
     """A bus whose runner takes code of a request."""
