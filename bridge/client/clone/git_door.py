@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,11 @@ from bridge.system.git import last_words
 
 RESULT_FOLDER: Final = ".mac-bridge/result"
 _REMOTES: Final = "refs/remotes/"
+_NAMING: Final = (
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_NAMESPACE", "GIT_PREFIX",
+)  # fmt: skip
+_NAMED: Final = threading.Lock()
 _OFF: Final = (("core.hooksPath", os.devnull), ("core.fsmonitor", "false"), ("maintenance.auto", "false"))
 
 
@@ -151,7 +157,7 @@ def blob(top: Path, commit: str, path: str) -> bytes:
 def _opened(top: Path) -> Iterator[Repo]:
     """Lend the clone with hooks, file monitor and optional locks off; a call that fails is a `GitError`."""
     try:
-        with _Repo(top, expand_vars=False) as repo, repo.git.custom_environment(**_quiet()):
+        with _unnamed(), _Repo(top, expand_vars=False) as repo, repo.git.custom_environment(**_quiet()):
             yield repo
     except GitCommandError as error:
         check_owner(top)
@@ -160,6 +166,20 @@ def _opened(top: Path) -> Iterator[Repo]:
         raise UsageError(f"{top} is no git repository") from error
     except (GitPythonError, configparser.Error) as error:
         raise GitError(f"{top} cannot be read: {error}") from error
+
+
+@contextmanager
+def _unnamed() -> Iterator[None]:
+    """Take away what names another clone or index, as git does for its hooks and aliases; GitPython goes by it."""
+    if not any(name in os.environ for name in _NAMING):
+        yield
+        return
+    with _NAMED:
+        taken = {name: os.environ.pop(name) for name in _NAMING if name in os.environ}
+        try:
+            yield
+        finally:
+            os.environ.update(taken)
 
 
 def _quiet() -> dict[str, str]:

@@ -61,6 +61,19 @@ def test_configuration_that_variables_hold_counts_for_the_state_of_a_work_tree(c
     assert dirty_state(clone.top).changed == ()
 
 
+def test_what_git_tells_its_hooks_of_another_clone_counts_for_none_but_that(clone, tmp_path, monkeypatch):
+    (tmp_path / "second").mkdir()
+    second = Clone(tmp_path / "second")
+    second.commit({"only-there.txt": "x\n"})
+    (clone.top / "a.txt").write_text("other\n")
+    (clone.top / "new.txt").write_text("new\n")
+    own = {"GIT_DIR": ".git", "GIT_WORK_TREE": ".", "GIT_INDEX_FILE": ".git/index", "GIT_PREFIX": ""}
+    for name, text in own.items():
+        monkeypatch.setenv(name, str(second.top / text) if text else "")
+    assert dirty_state(clone.top) == DirtyState(("a.txt",), 1)
+    assert os.environ["GIT_INDEX_FILE"] == str(second.top / ".git" / "index")
+
+
 def test_a_repository_without_a_commit_has_a_state(tmp_path):
     top = tmp_path / "clone"
     top.mkdir()
