@@ -100,12 +100,13 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError(
             "--chat-template, --thinking, --template-argument, --date and --system are for a chat turn; add --chat"
         )
-    options.depth = options.depth or default_depth(settings, options.seed)
+    depth = options.depth or default_depth(settings, options.seed)
+    options.depth = options.depth or AUTO  # a seed that fixes the length chooses no other drafters
     if options.chat:
         check_conversation(options, _conversation(text, options))
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
-    make_depth, policy = depth_factory(options.depth, engine, options.costs)
+    make_depth, policy = depth_factory(depth, engine, options.costs)
     check_drafting(layout, engine, policy)
     if options.chat:
         prompt = tokenizer.chat(_conversation(text, options), **conversation_settings(options))
