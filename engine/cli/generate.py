@@ -113,14 +113,14 @@ def _run(options: argparse.Namespace) -> int:
     else:
         prompt = tokenizer.encode(text)
         _say_double_beginning(prompt, tokenizer)
-    # A special token writes no text, so no text can be waited for: it ends an answer by its id.
+    # A special token writes no text outside of a tool call, so it ends an answer by its id too.
     stop_ids = [tokenizer.special[text] for text in options.stop if text in tokenizer.special]
     stop_ids += [] if options.ignore_stop_tokens else engine.target.info.stop_ids
     request = GenerationRequest(
         prompt=prompt,
         max_new_tokens=options.max_new or _default_budget(prompt, engine),
         stop_ids=frozenset(stop_ids),
-        stop_strings=tuple(text for text in options.stop if text not in tokenizer.special),
+        stop_strings=tuple(options.stop),
         layout=layout,
         chunk_tokens=options.prefill_chunk,
         chat=options.chat,
