@@ -157,10 +157,12 @@ def template_argument(text: str) -> tuple[str, Any]:
     if value.startswith("@"):
         try:
             return name, json.loads(Path(value[1:]).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, RecursionError, ValueError) as error:
             raise argparse.ArgumentTypeError(f"{text!r}: {error}; expected a file of JSON") from error
     try:
         return name, json.loads(value)
+    except RecursionError as error:
+        raise argparse.ArgumentTypeError(f"the value of {name!r}: {error}; expected JSON or a word") from error
     except ValueError:
         return name, value
 

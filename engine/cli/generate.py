@@ -100,26 +100,27 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError(
             "--chat-template, --thinking, --template-argument, --date and --system are for a chat turn; add --chat"
         )
-    options.depth = options.depth or default_depth(settings, options.seed)
+    depth = options.depth or default_depth(settings, options.seed)
+    options.depth = options.depth or AUTO  # a seed that fixes the length chooses no other drafters
     if options.chat:
         check_conversation(options, _conversation(text, options))
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
-    make_depth, policy = depth_factory(options.depth, engine, options.costs)
+    make_depth, policy = depth_factory(depth, engine, options.costs)
     check_drafting(layout, engine, policy)
     if options.chat:
         prompt = tokenizer.chat(_conversation(text, options), **conversation_settings(options))
     else:
         prompt = tokenizer.encode(text)
         _say_double_beginning(prompt, tokenizer)
-    # A special token writes no text, so no text can be waited for: it ends an answer by its id.
+    # A special token writes no text outside of a tool call, so it ends an answer by its id too.
     stop_ids = [tokenizer.special[text] for text in options.stop if text in tokenizer.special]
     stop_ids += [] if options.ignore_stop_tokens else engine.target.info.stop_ids
     request = GenerationRequest(
         prompt=prompt,
         max_new_tokens=options.max_new or _default_budget(prompt, engine),
         stop_ids=frozenset(stop_ids),
-        stop_strings=tuple(text for text in options.stop if text not in tokenizer.special),
+        stop_strings=tuple(options.stop),
         layout=layout,
         chunk_tokens=options.prefill_chunk,
         chat=options.chat,

@@ -17,7 +17,7 @@ from engine.structure.layout import CacheLayout
 from engine.types import Draft, Forward
 
 BLOCK_ROWS = 16
-"""Rows of a forward: what every cache layout takes."""
+"""Rows of a forward, fewer where a cache layout takes no such block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,7 @@ def scoring(
     for part in (ids[:-1], ids[-1:]):  # the last token is scored and not forwarded, so it needs no place behind it
         check_prompt(part, info)
     sequence = engine.target.open((), layout)
+    block_rows = min(BLOCK_ROWS, layout.block_rows or BLOCK_ROWS)
     values: list[float] = []
     likeliest: list[tuple[int, float]] = []
 
@@ -100,8 +101,8 @@ def scoring(
         if last is not None:  # `first` is one at least
             read(last, (ids[first],))
         # Each block's rows tell of the token behind each; the last token of the text tells of nothing.
-        for start in range(first, len(ids) - 1, BLOCK_ROWS):
-            rows = ids[start : min(start + BLOCK_ROWS, len(ids) - 1)]
+        for start in range(first, len(ids) - 1, block_rows):
+            rows = ids[start : min(start + block_rows, len(ids) - 1)]
             forward = sequence.forward_block(rows[0], Draft(tokens=rows[1:], count=len(rows) - 1))
             read(forward, ids[start + 1 : start + 1 + len(rows)])
             sequence.crop(start + len(rows))

@@ -286,7 +286,7 @@ class _Port:
             prompt=prompt,
             max_new_tokens=budget,
             stop_ids=frozenset([*stop_ids, *(() if body.ignore_eos else info.stop_ids)]),
-            stop_strings=tuple(text for text in body.stops if text not in tokenizer.special),
+            stop_strings=body.stops,
             layout=self._served.layout,
             chunk_tokens=self._served.chunk_tokens,
             chat=chat,

@@ -205,22 +205,31 @@ class CacheLayout:
         if self.pages is not None:
             self._check_index([size for size, window in zip(head_dims, windows, strict=True) if window is None])
 
+    @property
+    def block_rows(self) -> int | None:
+        """How many rows a block may have at most, None for any number."""
+        if self.pages is not None:
+            return self.pages[0] * self.pages[1]
+        return self.window if self.rank is not None and not self.evicts else None
+
     def check_block(self, rows: int) -> None:
         """Check that the pages of a pool may serve a block, or that its rows are exact where others are made again.
 
         Raises:
             UsageError: If the block has more rows.
         """
-        if self.rank is not None and not self.evicts and rows > (self.window or 0):
+        most = self.block_rows
+        if most is None or rows <= most:
+            return
+        if self.pages is None:
             raise UsageError(
                 f"a block of {rows} rows with cache layout {self}: rows behind its window of {self.window} are made "
                 "again, and a block has to be within it. Widen the window, or draft less (--depth)"
             )
-        if self.pages is not None and rows > self.pages[0] * self.pages[1]:
-            raise UsageError(
-                f"a block of {rows} rows with cache layout {self}, whose pool holds {self.pages[0] * self.pages[1]}; "
-                "expected at least a row for each row of a block. Draft fewer tokens or take more pages"
-            )
+        raise UsageError(
+            f"a block of {rows} rows with cache layout {self}, whose pool holds {most}; expected at least a row for "
+            "each row of a block. Draft fewer tokens or take more pages"
+        )
 
     def check_alone(self) -> None:
         """Check that a process that reaches no other can compute it again, as it does every report.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import threading
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from bridge.gate.judging import BARE_ID, judge
+from engine.checkpoint import ASSETS
 from engine.cli import eval as eval_cli
 from engine.cli import generate as generate_cli
 from engine.measurement.proposal import ROUNDS
@@ -193,3 +195,17 @@ def test_generate_prints_the_answer_or_one_json_object(
     stopped = json.loads(capsys.readouterr().out)
     assert stopped["stop_reason"] == "stop_string"
     assert stop not in stopped["text"]
+
+
+def test_a_seed_draws_again_with_prompt_lookup_where_no_other_drafter_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KAKEYA_DRAFTER", raising=False)
+    folder = shutil.copytree(ASSETS / "kakeya-tiny-qwen3", tmp_path / "alone")
+    words = ["class Point:\n    x", "--target", str(folder), "--max-new", "24", "--json"]
+    answers = []
+    for _ in range(2):
+        assert generate_cli.main([*words, "--temperature", "0.8", "--seed", "4"]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    assert answers[0]["drafter"] == "ngram"
+    assert answers[0]["tokens"] == answers[1]["tokens"]

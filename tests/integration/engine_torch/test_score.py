@@ -49,6 +49,14 @@ def test_every_token_is_as_probable_as_transformers_holds_it(
     assert json.loads(capsys.readouterr().out)["log_probabilities"] == pytest.approx(expected[19:], abs=1e-4)
 
 
+@pytest.mark.parametrize("backend", SIDES)
+def test_rows_that_are_made_again_behind_a_short_window_are_scored_within_it(
+    backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([TEXT, "--target", SMALL, "--json", "--cache", "sink4+window8+ftheta64", *SIDES[backend]]) == 0
+    assert json.loads(capsys.readouterr().out)["scored_tokens"] == len(Tokenizer(ASSETS / SMALL).encode(TEXT)) - 1
+
+
 def test_an_answer_s_tokens_are_the_most_probable_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert generate(["class A:", "--target", TARGET, "--max-new", "20", "--json", "--logprobs", *SIDES["mlx"]]) == 0
     record = json.loads(capsys.readouterr().out)

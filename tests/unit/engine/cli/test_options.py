@@ -42,6 +42,15 @@ def test_a_depth_that_is_none_names_what_there_is(text: str) -> None:
         options.check_depth(text)
 
 
+def test_an_argument_of_a_template_that_nests_without_an_end_is_refused(tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    (tmp_path / "deep.json").write_text(deep)
+    for value in (deep, f"@{tmp_path / 'deep.json'}"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected"):
+            options.template_argument(f"tools={value}")
+    assert options.template_argument("reasoning_effort=high") == ("reasoning_effort", "high")
+
+
 def test_a_report_folder_may_have_to_be_made_but_is_no_file(tmp_path: Path) -> None:
     assert options.out_folder(str(tmp_path / "a" / "b")) == tmp_path / "a" / "b"
     (tmp_path / "file").touch()
