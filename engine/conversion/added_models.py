@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from engine.checkpoint import GENERATION_CONFIG, read_object, weight_files
 from engine.conversion.gguf_header import GgufHeader, read_header
-from engine.conversion.gguf_reading import check_positions, check_settings, check_values, ends
+from engine.conversion.gguf_reading import check_positions, check_settings, check_values, ends, split_words
 from engine.conversion.model_sources import Source, check_room, find_source, sha256_of
 from engine.errors import ModelWeightsError, UsageError, needs_extra
 from engine.reader import read_checkpoint
@@ -205,6 +205,7 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
         if not (text.tie_word_embeddings and name == "lm_head.weight")
     }
     check_values(file, header, tensors, text.num_hidden_layers)
+    split_words(file, header, tokenizer)
     tensors = {name: tensor.to(kind).contiguous() for name, tensor in tensors.items()}
     weights = making / "model.safetensors"
     save_file(tensors, weights, metadata={"format": "pt"})

@@ -1,6 +1,6 @@
 """A GGUF file held against what transformers makes of it: whatever it would leave out or take otherwise is named.
 
-transformers reads tensors and settings of such a file by tables of its own, and leaves out what stands
+transformers reads tensors, settings and the tokenizer of such a file by tables of its own, and leaves out what stands
 in none of them. Here each setting and each value of a file is found again in the model, or the file is refused.
 """
 
@@ -54,6 +54,10 @@ UNCOMPARED: Final = re.compile(
     r"tensor_data_layout"
 )
 """What is checked by the tensors or on its own, and what says nothing of how a text is computed."""
+BY_DIGIT: Final = frozenset({"codeshell", "command-r", "exaone", "minerva-7b", "refact", "smollm", "starcoder"})
+"""What llama.cpp calls a tokenizer that takes each digit by itself, and everything else as GPT-2 does."""
+AS_GPT2: Final = frozenset({"gpt-2", "jais", "mpt", "olmo", "phi-2", "trillion"})
+"""What it calls one that splits a text as GPT-2 does."""
 _BLOCK: Final = re.compile(r"blk\.([0-9]+)\.")
 
 
@@ -154,6 +158,27 @@ def check_values(file: Path, header: GgufHeader, tensors: Mapping[str, Any], lay
         raise ModelWeightsError(
             f"{file.name} holds {stored:,} values, and the {header.architecture} model that transformers makes of it "
             f"has {used:,}: it leaves tensors out, and it would be another model. Add the folder of the model instead"
+        )
+
+
+def split_words(file: Path, header: GgufHeader, tokenizer: Any) -> None:
+    """Have a tokenizer split a text as the file says, where transformers splits it as GPT-2 did for want of a rule.
+
+    Raises:
+        ModelWeightsError: If the file names a rule that is not known here, or none.
+    """
+    from tokenizers import pre_tokenizers
+
+    built, kind = tokenizer.backend_tokenizer, header.values.get("tokenizer.ggml.pre")
+    split = built.pre_tokenizer
+    if header.values.get("tokenizer.ggml.model") != "gpt2" or not isinstance(split, pre_tokenizers.ByteLevel):
+        return
+    if kind in BY_DIGIT:
+        built.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), split])
+    elif kind not in AS_GPT2:
+        raise ModelWeightsError(
+            f"{file.name} says that its tokenizer splits a text as {kind!r}, which transformers has no rule for; a "
+            "prompt would be other tokens. Add the folder of the model instead"
         )
 
 

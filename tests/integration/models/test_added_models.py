@@ -25,7 +25,7 @@ from engine.conversion.model_sources import check_room  # noqa: E402
 from engine.errors import UsageError  # noqa: E402
 from engine.loading import load_backend  # noqa: E402
 from engine.reader import read_checkpoint  # noqa: E402
-from engine.tokenizer import Tokenizer  # noqa: E402
+from engine.tokenizer import Tokenizer, read_tokenizer  # noqa: E402
 from tests.conformance.engine_families import stock  # noqa: E402
 from tests.fakes import tiny_families, tiny_gguf  # noqa: E402
 
@@ -348,10 +348,37 @@ def test_a_file_of_another_family_is_added_with_its_biases(tmp_path: Path) -> No
             for side, size in (("q", tiny_gguf.HIDDEN), ("k", tiny_gguf.HIDDEN // 2), ("v", tiny_gguf.HIDDEN // 2)):
                 writer.add_tensor(f"blk.{layer}.attn_{side}.bias", np.ones(size, np.float32))
 
-    file = tiny_gguf.write_gguf(tmp_path / "family.gguf", architecture="qwen2", more=add)
+    file = tiny_gguf.write_gguf(tmp_path / "family.gguf", architecture="qwen2", words="qwen2", more=add)
     root = tmp_path / "root"
     assert models(["add", str(file), "--root", str(root)]) == 0
     assert read_checkpoint(root / "family").structure.model_type == "qwen2"
+
+
+def test_a_text_is_split_by_digits_where_the_file_says_so(tmp_path: Path) -> None:
+    from tokenizers import pre_tokenizers
+
+    root = tmp_path / "root"
+    for words in ("smollm", "gpt-2"):
+        file = tiny_gguf.write_gguf(tmp_path / f"{words}.gguf", words=words)
+        assert models(["add", str(file), "--root", str(root)]) == 0
+    spaced = "[  12]"
+    split = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    assert [word for word, _ in split.pre_tokenize_str(spaced)] == ["[", "ĠĠ", "1", "2", "]"]
+    names = {words: read_tokenizer(root / words).encode(spaced).tokens for words in ("smollm", "gpt-2")}
+    assert names == {"smollm": ["[", "ĠĠ", "1", "2", "]"], "gpt-2": ["[", "Ġ", "Ġ", "1", "2", "]"]}
+
+
+@pytest.mark.parametrize("words", ["deepseek-llm", None])
+def test_words_that_transformers_has_no_rule_for_are_one_line(
+    tmp_path: Path, words: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tiny_gguf.write_gguf(tmp_path / "words.gguf", words=words)
+    assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 3
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"splits a text as {words!r}, which transformers has no rule for" in error
+    assert list((tmp_path / "root").iterdir()) == []
 
 
 @pytest.mark.parametrize(
