@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -20,11 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.checkpoint import GENERATION_CONFIG, read_object, weight_files
-from engine.conversion.gguf_header import TOKENS, GgufHeader, read_header
+from engine.conversion.gguf_header import GgufHeader, read_header
+from engine.conversion.gguf_reading import check_positions, check_settings, check_values, ends, split_words
 from engine.conversion.model_sources import Source, check_room, find_source, sha256_of
 from engine.errors import ModelWeightsError, UsageError, needs_extra
 from engine.reader import read_checkpoint
 from engine.structure.decoder import older_names
+from engine.structure.families import model_type
 
 CARD: Final = "kakeya-model.json"
 DTYPES: Final = ("float32", "bfloat16")
@@ -32,12 +33,6 @@ VALUE_BYTES: Final = {"float32": 4, "bfloat16": 2}
 MARGIN_BYTES: Final = 1 << 27
 """Room beside the weights: tokenizer, licence and what a disk keeps for itself."""
 USUAL_ROOT: Final = "kakeya-models"
-ENDS: Final = ("eos", "eot", "eom")
-"""What GGUF calls the ends of a text, of a turn, and of a message that waits for a tool."""
-BY_FACTOR: Final = ("linear", "yarn")
-"""The ways in which a GGUF file scales positions by its factor alone, and by 1 not at all."""
-FACTORS: Final = "rope_freqs.weight"
-"""The tensor of a GGUF file by which the period of each pair is multiplied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,55 +159,6 @@ def _link(source: Source, making: Path) -> dict[str, Any]:
     return {"linked": True}
 
 
-def _check_positions(file: Path, header: GgufHeader) -> None:
-    """Check that a file scales no positions: what it says of that transformers leaves out when it reads GGUF.
-
-    llama.cpp writes the kind and the factor, and for Llama 3 a tensor of factors. It takes a factor without a kind for
-    a linear one, and none, or 0, for 1.
-
-    Raises:
-        ModelWeightsError: If it does.
-    """
-    own = header.architecture
-    kind, factor, older = (
-        header.values.get(f"{own}.rope.{name}") for name in ("scaling.type", "scaling.factor", "scale_linear")
-    )
-    kind, factor = kind or "linear", older if factor is None else factor
-    plain = kind == "none" or (kind in BY_FACTOR and factor in {None, 0.0, 1.0})
-    scaled = None if plain else f"by {kind} with factor {factor}"
-    if own == "llama" and FACTORS in header.tensors:
-        scaled = f"by {FACTORS}"
-    if scaled is not None:
-        raise ModelWeightsError(
-            f"{file.name} scales positions {scaled}, which transformers leaves out when it reads GGUF; the model would "
-            "be another one. Add the folder of the model instead"
-        )
-
-
-def _check_biases(file: Path, header: GgufHeader, tensors: Mapping[str, Any]) -> None:
-    """Check that transformers has a place for every bias of a file: it drops a tensor that it has none for.
-
-    Values are counted, as experts' biases lie otherwise in a file than in a model.
-
-    Raises:
-        ModelWeightsError: If it has not.
-    """
-    biases = {name: math.prod(shape) for name, shape in header.tensors.items() if name.endswith(".bias")}
-    used = sum(int(tensor.numel()) for name, tensor in tensors.items() if name.endswith("bias"))
-    if sum(biases.values()) > used:
-        raise ModelWeightsError(
-            f"{file.name} holds the biases {sorted(biases)[:4]} ({len(biases)} in all), some of which the "
-            f"{header.architecture} model that transformers makes of it has no place for; it would be another model. "
-            "Add the folder of the model instead"
-        )
-
-
-def _ends(header: GgufHeader) -> list[int]:
-    """Return the ids of the tokens that a file says end a text, a turn or a message; transformers reads the first."""
-    named = [header.values.get(f"tokenizer.ggml.{name}_token_id") for name in ENDS]
-    return list(dict.fromkeys(index for index in named if type(index) is int and 0 <= index < header.lengths[TOKENS]))
-
-
 def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> dict[str, Any]:
     """Write the values of a GGUF file as safetensors, with the tokenizer and template that it holds."""
     if dtype not in DTYPES:
@@ -220,7 +166,7 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     file = source.gguf
     if file is None:
         raise ModelWeightsError(f"{source.origin} holds no GGUF file")
-    _check_positions(file, header)
+    check_positions(file, header)
     check_room(making, header.parameters * VALUE_BYTES[dtype] + MARGIN_BYTES)
     with needs_extra("models", "what reads GGUF files"):
         importlib.import_module("accelerate")  # transformers asks for it
@@ -249,14 +195,18 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
             f"{file.name} lacks the tensors {missing[:4]} ({len(missing)} in all) of the "
             f"{header.architecture} model that transformers makes of it. Use a whole file, or the folder of the model"
         )
-    _check_biases(file, header, model.state_dict())
-    tied = bool(model.config.get_text_config().tie_word_embeddings)
-    kind = getattr(torch, dtype)
+    text, kind = model.config.get_text_config(), getattr(torch, dtype)
+    made = text.to_dict()
+    model_type(made)  # what is not decoded here has settings of its own
+    check_settings(file, header, made | older_names(made))
     tensors = {
-        name: tensor.to(kind).contiguous()
+        name: tensor
         for name, tensor in model.state_dict().items()
-        if not (tied and name == "lm_head.weight")
+        if not (text.tie_word_embeddings and name == "lm_head.weight")
     }
+    check_values(file, header, tensors, text.num_hidden_layers)
+    split_words(file, header, tokenizer)
+    tensors = {name: tensor.to(kind).contiguous() for name, tensor in tensors.items()}
     weights = making / "model.safetensors"
     save_file(tensors, weights, metadata={"format": "pt"})
     weights.chmod(0o644)  # as readable as the files beside it
@@ -267,9 +217,9 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     config |= older_names(config)  # readers that know no rope_parameters would take a base of their own
     (making / "config.json").write_text(json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8")
     tokenizer.save_pretrained(making)
-    ends = _ends(header)
-    if ends:
-        (making / GENERATION_CONFIG).write_text(json.dumps({"eos_token_id": ends}) + "\n", encoding="utf-8")
+    stops = ends(header)
+    if stops:
+        (making / GENERATION_CONFIG).write_text(json.dumps({"eos_token_id": stops}) + "\n", encoding="utf-8")
     return {
         "file": {"name": file.name, "sha256": sha256_of(file), "packed": header.kinds},
         "dtype": dtype,

@@ -20,15 +20,28 @@ def write_gguf(
     *,
     rows: int = TOKENS,
     licence: str | None = "apache-2.0",
+    architecture: str = "llama",
+    words: str | None = "smollm",
     seed: int = 0,
     left_out: str = "",
     more: Callable[[Any], None] | None = None,
 ) -> Path:
-    """Write a model of 4-bit and 8-bit matrices, without the tensor ``left_out``; ``more`` adds to what is written."""
+    """Write a model of 4-bit and 8-bit matrices.
+
+    Args:
+        file: Where.
+        rows: Of the embedding.
+        licence: What the file says of its licence, None for nothing.
+        architecture: Of the model, in llama.cpp's words.
+        words: How its tokenizer splits a text, in the same, None for nothing.
+        seed: Of the random values.
+        left_out: A tensor that is not written.
+        more: What adds to what is written.
+    """
     import gguf
 
     chooser = np.random.default_rng(seed)
-    writer = gguf.GGUFWriter(str(file), "llama")
+    writer = gguf.GGUFWriter(str(file), architecture)
     writer.add_name("tiny")
     if licence is not None:
         writer.add_license(licence)
@@ -42,12 +55,13 @@ def write_gguf(
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(TOKENS)
     alphabet = _alphabet()
-    words = [*alphabet, "ab", *(f"<{index}>" for index in range(TOKENS - len(alphabet) - 2)), "<|end|>"]
+    tokens = [*alphabet, "ab", "ĠĠ", *(f"<{index}>" for index in range(TOKENS - len(alphabet) - 3)), "<|end|>"]
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list(words)
+    if words is not None:
+        writer.add_tokenizer_pre(words)
+    writer.add_token_list(tokens)
     writer.add_token_types([1] * (TOKENS - 1) + [3])
-    writer.add_token_merges(["a b"])
+    writer.add_token_merges(["a b", "Ġ Ġ"])
     writer.add_bos_token_id(TOKENS - 1)
     writer.add_eos_token_id(TOKENS - 1)
     writer.add_chat_template(TEMPLATE)

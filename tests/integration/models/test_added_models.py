@@ -25,7 +25,7 @@ from engine.conversion.model_sources import check_room  # noqa: E402
 from engine.errors import UsageError  # noqa: E402
 from engine.loading import load_backend  # noqa: E402
 from engine.reader import read_checkpoint  # noqa: E402
-from engine.tokenizer import Tokenizer  # noqa: E402
+from engine.tokenizer import Tokenizer, read_tokenizer  # noqa: E402
 from tests.conformance.engine_families import stock  # noqa: E402
 from tests.fakes import tiny_families, tiny_gguf  # noqa: E402
 
@@ -276,17 +276,108 @@ def test_a_tensor_that_the_file_lacks_is_named_and_not_made_up(
     assert list((tmp_path / "root").iterdir()) == []
 
 
-def test_biases_that_transformers_has_no_place_for_are_named_and_not_dropped(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def setting(name: str, value: Any) -> Callable[[Any], None]:
     def add(writer: Any) -> None:
-        writer.add_tensor("blk.0.attn_v.bias", np.ones(tiny_gguf.HIDDEN // 2, np.float32))
+        if isinstance(value, float):
+            writer.add_float32(name, value)
+        elif isinstance(value, bool):
+            writer.add_bool(name, value)
+        elif isinstance(value, list):
+            writer.add_array(name, value)
+        else:
+            writer.add_uint32(name, value)
 
-    file = tiny_gguf.write_gguf(tmp_path / "biased.gguf", more=add)
+    return add
+
+
+def tensor(name: str, count: int) -> Callable[[Any], None]:
+    return lambda writer: writer.add_tensor(name, np.ones(count, np.float32))
+
+
+OTHER_MODELS: dict[str, tuple[Callable[[Any], None], str]] = {
+    "biases": (
+        tensor("blk.0.attn_v.bias", tiny_gguf.HIDDEN // 2),
+        "other.gguf holds the biases ['blk.0.attn_v.bias'] (1 in all)",
+    ),
+    "norms of queries": (
+        tensor("blk.0.attn_q_norm.weight", tiny_gguf.HIDDEN // tiny_gguf.HEADS),
+        "other.gguf holds 80,976 values, and the llama model that transformers makes of it has 80,960",
+    ),
+    "a block behind the last": (tensor("blk.2.attn_norm.weight", tiny_gguf.HIDDEN), "it leaves tensors out"),
+    "bounded logits": (
+        setting("llama.final_logit_softcapping", 30.0),
+        "says that llama.final_logit_softcapping is 30.0, and the model that transformers makes of it has no such set",
+    ),
+    "a window": (setting("llama.attention.sliding_window", 16), "llama.attention.sliding_window is 16"),
+    "attention both ways": (setting("llama.attention.causal", False), "llama.attention.causal is False"),
+    "a scale of its own": (setting("llama.attention.scale", 0.25), "llama.attention.scale is 0.25"),
+    "heads by layer": (setting("llama.attention.key_length_swa", [8, 16]), "key_length_swa is a list of 2"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_MODELS)
+def test_what_transformers_leaves_out_of_a_file_is_named_and_not_dropped(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more, message = OTHER_MODELS[name]
+    file = tiny_gguf.write_gguf(tmp_path / "other.gguf", more=more)
     assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 3
     # Behind the bar that transformers draws while it unpacks.
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: biased.gguf holds the biases ['blk.0.attn_v.bias'] (1 in all)")
+    assert message in error
+    assert "Add the folder of the model instead" in error
+    assert list((tmp_path / "root").iterdir()) == []
+
+
+def test_settings_that_say_what_the_model_has_anyway_are_no_others(tmp_path: Path) -> None:
+    def add(writer: Any) -> None:
+        writer.add_rope_dimension_count(tiny_gguf.HIDDEN // tiny_gguf.HEADS)
+        writer.add_key_length(tiny_gguf.HIDDEN // tiny_gguf.HEADS)
+        writer.add_value_length(tiny_gguf.HIDDEN // tiny_gguf.HEADS)
+        writer.add_expert_count(0)
+        writer.add_expert_used_count(0)
+        writer.add_causal_attention(True)
+
+    file = tiny_gguf.write_gguf(tmp_path / "said.gguf", more=add)
+    assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 0
+
+
+def test_a_file_of_another_family_is_added_with_its_biases(tmp_path: Path) -> None:
+    def add(writer: Any) -> None:
+        for layer in range(tiny_gguf.LAYERS):
+            for side, size in (("q", tiny_gguf.HIDDEN), ("k", tiny_gguf.HIDDEN // 2), ("v", tiny_gguf.HIDDEN // 2)):
+                writer.add_tensor(f"blk.{layer}.attn_{side}.bias", np.ones(size, np.float32))
+
+    file = tiny_gguf.write_gguf(tmp_path / "family.gguf", architecture="qwen2", words="qwen2", more=add)
+    root = tmp_path / "root"
+    assert models(["add", str(file), "--root", str(root)]) == 0
+    assert read_checkpoint(root / "family").structure.model_type == "qwen2"
+
+
+def test_a_text_is_split_by_digits_where_the_file_says_so(tmp_path: Path) -> None:
+    from tokenizers import pre_tokenizers
+
+    root = tmp_path / "root"
+    for words in ("smollm", "gpt-2"):
+        file = tiny_gguf.write_gguf(tmp_path / f"{words}.gguf", words=words)
+        assert models(["add", str(file), "--root", str(root)]) == 0
+    spaced = "[  12]"
+    split = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    assert [word for word, _ in split.pre_tokenize_str(spaced)] == ["[", "ĠĠ", "1", "2", "]"]
+    names = {words: read_tokenizer(root / words).encode(spaced).tokens for words in ("smollm", "gpt-2")}
+    assert names == {"smollm": ["[", "ĠĠ", "1", "2", "]"], "gpt-2": ["[", "Ġ", "Ġ", "1", "2", "]"]}
+
+
+@pytest.mark.parametrize("words", ["deepseek-llm", None])
+def test_words_that_transformers_has_no_rule_for_are_one_line(
+    tmp_path: Path, words: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tiny_gguf.write_gguf(tmp_path / "words.gguf", words=words)
+    assert models(["add", str(file), "--root", str(tmp_path / "root")]) == 3
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"splits a text as {words!r}, which transformers has no rule for" in error
     assert list((tmp_path / "root").iterdir()) == []
 
 
