@@ -391,7 +391,8 @@ elif package.suffix == ".whl":
 for name in ("bridge", "engine") if package.is_dir() else ():
     here = Path(importlib.util.find_spec(name).origin).parent
     files = [(folder, path) for folder in (here, package / name) for path in folder.rglob("*.*")]
-    paths = {path.relative_to(folder) for folder, path in files if path.suffix in (".py", ".toml", ".json", ".jinja")}
+    kinds = (".py", ".toml", ".json", ".jinja", ".txt", ".gz")
+    paths = {path.relative_to(folder) for folder, path in files if path.suffix in kinds}
     for path in sorted(paths):
         texts = [(folder / path).read_bytes() if (folder / path).is_file() else b"" for folder in (here, package / name)]
         if texts[0] != texts[1]:

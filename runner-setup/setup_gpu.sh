@@ -146,14 +146,16 @@ ensure_user() { # name home [shell]
 
 # The runner starts no sandbox and becomes nobody else, so its unit forbids it both.
 unit_text() {
+  local bus
+  bus=$(unit_word "$BUS")
   cat <<TXT
 [Unit]
-Description=Kakeya runner: runs allow-listed requests from $BUS
+Description=Kakeya runner: runs allow-listed requests from $bus
 After=network-online.target kakeya-run.socket
 Wants=network-online.target kakeya-run.socket
 
 [Service]
-ExecStart=${PREFIX#"$ROOT"}/bin/kakeya-runner serve --bus $BUS --policy ${CONFIG#"$ROOT"}/policy.toml --state ${STATE#"$ROOT"}$(serve_words)
+ExecStart=${PREFIX#"$ROOT"}/bin/kakeya-runner serve --bus $bus --policy ${CONFIG#"$ROOT"}/policy.toml --state ${STATE#"$ROOT"}$(serve_words)
 User=$RUN_USER
 Group=$RUN_USER
 Restart=always
@@ -262,8 +264,10 @@ device_lines() {
   done
 }
 
+unit_word() { printf '%s' "${1//\%/%%}"; } # systemd takes a percent sign for a specifier of its own
+
 written_bus() {
-  case "$BUS" in /*) printf ' -%s' "${BUS%%#*}" ;; esac
+  case "$BUS" in /*) printf ' -%s' "$(unit_word "${BUS%%#*}")" ;; esac
 }
 
 serve_words() {

@@ -1,4 +1,4 @@
-"""Build a release into dist/: the wheel, the models' weights, an SBOM of each host, and the digests of all.
+"""Build a release into dist/: the wheel, the models' weights, their licences, an SBOM of each host, digests of all.
 
 The wheel is built twice, in two folders, time zones and orders of Python's sets, and must come to the same bytes:
 whoever has the commit can build it again and compare. `python -m tests.release` needs a clean tree and the extra
@@ -21,6 +21,7 @@ from tests.drift import ROOT
 
 DIST = ROOT / "dist"
 HOSTS = ("mac", "gpu")
+LICENCES = ("LICENSE", "NOTICE")  # the wheel has them inside; the archive of weights holds weights alone
 UMASK = 0o022  # a wheel holds the modes of its files
 CIRCUMSTANCES = ({"TZ": "UTC", "PYTHONHASHSEED": "1"}, {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "2"})
 
@@ -66,6 +67,8 @@ def main() -> int:
         DIST.mkdir()
         shutil.copy(first, DIST)
     pack(DIST / archive_name())
+    for name in LICENCES:
+        shutil.copy(ROOT / name, DIST)
     for host in HOSTS:
         lock = ROOT / "runner-setup" / "locks" / f"{host}.txt"
         options = ["--pyproject", str(ROOT / "pyproject.toml"), "--output-reproducible", "--output-format", "JSON"]

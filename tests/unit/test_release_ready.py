@@ -11,6 +11,7 @@ import yaml
 
 from bridge.version import VERSION
 from tests.drift import ROOT
+from tests.release import LICENCES
 from tests.release_ready import Pages, missing, on_main, tags, unlicensed
 
 
@@ -115,6 +116,12 @@ def test_what_is_committed_lacks_nothing_of_a_release_but_the_owners_address():
     texts = [(ROOT / name).read_text("utf-8") for name in ("CHANGELOG.md", "docs/release-notes.md", "CITATION.cff")]
     problems = missing(f"v{VERSION}", settings, Pages(*texts))
     assert [line for line in problems if "disclosure" not in line] == []
+
+
+def test_the_licences_that_the_wheel_holds_go_out_beside_the_weights():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert sorted(LICENCES) == sorted(settings["project"]["license-files"])
+    assert [name for name in LICENCES if not (ROOT / name).is_file()] == []
 
 
 def test_every_model_that_is_shipped_has_a_licence_and_one_that_lacks_it_is_named(tmp_path):

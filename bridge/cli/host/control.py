@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from bridge.cli.host.places import state_of
+from bridge.cli.host.places import state_named, state_of
 from bridge.cli.screen.answer import Answer, Talk
 from bridge.cli.talk import CLOCK
 from bridge.client.document.untrusted import clean_line
-from bridge.errors import InfrastructureError, RunNotFoundError
+from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
 from bridge.executor.holder.folder import RunFolder
 from bridge.runner.state.folder import RUNS_TOO, StateFolder
 from bridge.system.durable import NameLock
@@ -25,7 +25,7 @@ _LOOK_S: Final = 0.2
 
 def stop(call: HostCall[StopOptions]) -> Answer:
     """End the runner and wait until it has gone; what runs goes on, unless it is to end as well."""
-    state = state_of(call.options)
+    state = _ordered(call.options)
     if call.options.run is not None:
         return _stop_run(state, call.options.run)
     return _stop(state, runs_too=call.options.runs)
@@ -103,7 +103,7 @@ def status(call: HostCall[StatusOptions]) -> Answer:
 
 def drain(call: HostCall[DrainOptions]) -> Answer:
     """End the runner after what it is running, or end that now and the runner after it."""
-    state = state_of(call.options)
+    state = _ordered(call.options)
     if call.options.now:
         return _stop(state, runs_too=True)
     if not _is_running(state):
@@ -114,16 +114,30 @@ def drain(call: HostCall[DrainOptions]) -> Answer:
 
 def pause(call: HostCall[PlaceOptions]) -> Answer:
     """Let the runner take nothing new."""
-    state_of(call.options).pause.touch()
+    _ordered(call.options).pause.touch()
     return _note("paused; go on with: kakeya-runner resume")
 
 
 def resume(call: HostCall[PlaceOptions]) -> Answer:
     """Let the runner take requests again."""
-    state = state_of(call.options)
+    state = _ordered(call.options)
     for order in (state.pause, state.drain, state.stop):
         order.unlink(missing_ok=True)
     return _note("taking requests again")
+
+
+def _ordered(options: PlaceOptions) -> StateFolder:
+    """Return the state folder that an order is left in.
+
+    Raises:
+        UsageError: no option names it, and no runner of that name was set up or served: nobody would hear the order.
+    """
+    state = state_named(options)
+    if options.state is None and not state.root.is_dir():
+        raise UsageError(
+            f"no runner has its state in {state.root}", remedy="give the runner's own --policy FILE or --state DIR"
+        )
+    return state_of(options)
 
 
 def _is_running(state: StateFolder) -> bool:

@@ -14,7 +14,7 @@ from bridge.errors import BusMissingError, UsageError, of_system
 from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.connection.served import put_served_record_back
 from bridge.runner.maintenance.bus_checks import check_requests
-from bridge.runner.policy.file import load_policy
+from bridge.runner.policy.file import load_policy, written_name
 from bridge.runner.policy.model import Policy
 from bridge.runner.service.serve import default_policy_path, runner_place
 from bridge.runner.state.folder import NO_STATE_REMEDY, StateFolder
@@ -48,11 +48,14 @@ def policy_or_none(options: PlaceOptions) -> Policy | None:
 
 
 def state_named(options: PlaceOptions) -> StateFolder:
-    """Return the state folder, whether or not it is there: the one an option names, else that of the runner's name."""
+    """Return the state folder, whether or not it is there: the one an option names, else that of the runner's name.
+
+    A policy that cannot be used still says whose it is: its runner goes on, and is to hear what its owner orders.
+    """
     try:
         name = policy_of(options).name
     except UsageError:
-        name = own_name()
+        name = written_name(policy_path(options)) or own_name()
     return state_for(options, name)
 
 

@@ -32,7 +32,7 @@ from bridge.runner.maintenance.setup import (
     state_steps,
     unit,
 )
-from bridge.runner.policy.file import load_policy
+from bridge.runner.policy.file import load_policy, written_name
 from bridge.runner.policy.rights import file_problems
 from bridge.runner.state.folder import StateFolder
 
@@ -64,7 +64,7 @@ def setup(call: HostCall[SetupOptions]) -> Answer:
             remedy="kakeya-runner setup --bus ROUTE --create-bus",
         )
     is_there = path.exists() and not file_problems(path)
-    name = options.name or (load_policy(path).name if is_there else own_name())
+    name = options.name or (load_policy(path).name if is_there else written_name(path) or own_name())
     state = state_for(options, name)
     policy = _good_policy(path) if is_there else None
     if options.create_bus and policy is not None and policy.root_key is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import tomllib
@@ -16,6 +17,7 @@ import pydantic
 from bridge.errors import UsageError
 from bridge.presets.installed import load, registry
 from bridge.presets.model import Preset
+from bridge.records.base import NAME_PATTERN
 from bridge.runner.policy.allow_lists import refuse_exposed_lists
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.name_files import FOLDER, name_file, read_name_files
@@ -31,6 +33,9 @@ ADDED_MODELS = "kakeya-models"
 """Where in the home folder `kakeya-engine models add` puts models unless told otherwise."""
 # Of its own machine's owner the embedded runner takes these over; a served bus takes nothing from its environment.
 EMBEDDED_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+_NAME_LINE = re.compile(r"""^\s*name\s*=\s*["']([^"'\n]*)["']""", re.MULTILINE)
+_TABLE_LINE = re.compile(r"^\s*\[[^\n]*\]\s*(?:#|$)", re.MULTILINE)
 
 _EMBEDDED_NAMES = {
     "sandbox": "KAKEYA_ENDPOINT",
@@ -82,6 +87,20 @@ def load_policy(path: Path) -> Policy:
         remedy = f'take one out: [names."{twice[0]}"], or {name_file(path, twice[0])}'
         raise UsageError(f"{path} and {FOLDER} both say what {twice[0]} may do", remedy=remedy)
     return policy.model_copy(update={**beside, "names": {**policy.names, **named}})
+
+
+def written_name(path: Path) -> str | None:
+    """Return the name that a policy file gives its runner, also a file that is no policy; None where it gives none."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig", "replace")
+    except OSError:
+        return None
+    try:
+        name = tomllib.loads(text).get("name")
+    except tomllib.TOMLDecodeError:
+        match = _NAME_LINE.search(_TABLE_LINE.split(text, maxsplit=1)[0])
+        name = None if match is None else match[1]
+    return name if isinstance(name, str) and re.fullmatch(NAME_PATTERN, name) else None
 
 
 def own_presets(policy: Policy) -> dict[str, Preset]:

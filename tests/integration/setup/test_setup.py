@@ -326,6 +326,27 @@ def test_a_clone_is_built_in_a_copy_without_what_earlier_builds_left_in_it(tmp_p
     assert sorted(clone.rglob("*")) == before
 
 
+@pytest.mark.parametrize("name", ["bridge/a.py", "bridge/overview.txt", "engine/assets/prompts/code.json.gz"])
+def test_each_kind_of_file_that_a_clone_installs_is_compared(tmp_path: Path, name: str) -> None:
+    clone, site = tmp_path / "clone", tmp_path / "site"
+    for folder in (clone, site):
+        for file in ("bridge/__init__.py", "engine/__init__.py", name):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).touch()
+    (site / "kakeya-1.0.dist-info").mkdir()
+    (site / "kakeya-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: kakeya\nVersion: 1.0\n")
+    words = f'source {SETUP}/lib.sh; {sys.executable} -P -c "$UNLIKE_PACKAGE" {clone}'
+
+    def unlike() -> str:
+        path = {**os.environ, "PYTHONPATH": str(site)}
+        done = subprocess.run(["bash", "-c", words], env=path, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    assert unlike() == ""
+    (clone / name).write_text("# of a later commit\n")
+    assert unlike() == f"{name}\n"
+
+
 @pytest.mark.parametrize(
     ("manager", "words"),
     [

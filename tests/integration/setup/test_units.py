@@ -64,6 +64,15 @@ def test_the_unit_is_the_recorded_one(golden: str, tmp_path) -> None:
     assert text == (GOLDEN / golden).read_text()
 
 
+@pytest.mark.parametrize("bus", ["https://example.org/my%20bus.git", "/srv/full%.git#0123"])
+def test_a_percent_sign_of_a_route_is_no_specifier_of_systemds(bus: str, tmp_path: Path) -> None:
+    text = unit_of(tmp_path, RUNNER, ["--bus", bus])
+    escaped = bus.replace("%", "%%")
+    assert f"kakeya-runner serve --bus {escaped} --policy" in text
+    assert re.sub("%%", "", text).count("%") == 0
+    assert bus.startswith("https") or f" -{escaped.partition('#')[0]}\n" in text
+
+
 @pytest.mark.parametrize("golden", EXPOSURE_MAX)
 def test_systemd_finds_the_unit_little_exposed(tmp_path, missing, golden) -> None:
     if shutil.which("systemd-analyze") is None:

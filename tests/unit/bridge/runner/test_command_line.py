@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from bridge.cli.host.main import main
+from bridge.runner.policy.file import written_name
 from bridge.runner.state.folder import NO_STATE_REMEDY
 
 
@@ -38,3 +41,43 @@ def test_the_doctor_names_a_state_folder_that_cannot_be_made_beside_all_else(tmp
     assert checks["bus"]["level"] == "fail"
     assert main(["pause", "--state", str(state)]) == 3
     assert NO_STATE_REMEDY in capsys.readouterr().err
+
+
+def order(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Give an order as the owner whose home this is, without an option that names a folder."""
+    places = {"HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
+    argv = [sys.executable, "-m", "bridge.cli.host.main", *words]
+    return subprocess.run(argv, env={**os.environ, **places}, capture_output=True, text=True, check=False, timeout=240)
+
+
+@pytest.mark.parametrize(
+    "slip", ["colour = 'red'\n", "slots = \n", "[presets]\nallow = ['*'\n", "[env]\nname = 'other'\nname = 'other'\n"]
+)
+def test_a_runner_whose_policy_was_broken_still_hears_its_owner(tmp_path: Path, slip: str) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("schema = 1\nname = 'mini-3'\n")
+    policy.chmod(0o600)
+    assert order(tmp_path, "status", "--policy", str(policy)).returncode == 0
+    policy.write_text(f"schema = 1\nname = 'mini-3'\n{slip}")
+    assert order(tmp_path, "policy", "check", "--policy", str(policy)).returncode != 0
+    assert order(tmp_path, "pause", "--policy", str(policy)).returncode == 0
+    assert [path.parent.name for path in tmp_path.rglob("pause")] == ["mini-3"]
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere", "", "UPPER"])
+def test_a_broken_policy_names_no_folder_by_what_is_no_name(tmp_path: Path, name: str) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f"schema = 1\nname = {name!r}\n")
+    assert written_name(policy) is None
+    policy.write_text(f"name = {name!r}\nslots =\n")
+    assert written_name(policy) is None
+    assert written_name(tmp_path / "not-there.toml") is None
+
+
+@pytest.mark.parametrize("words", [["pause"], ["resume"], ["drain"], ["drain", "--now"], ["stop"], ["stop", "--runs"]])
+def test_an_order_that_no_runner_can_hear_is_refused(tmp_path: Path, words: list[str]) -> None:
+    done = order(tmp_path, *words, "--policy", str(tmp_path / "mistyped.toml"))
+    assert done.returncode == 2
+    assert "no runner has its state in" in done.stderr
+    assert "own --policy FILE or --state DIR" in done.stderr
+    assert not (tmp_path / "state").exists()
