@@ -22,9 +22,10 @@ from mcp.shared.message import SessionMessage
 
 from bridge.durations import duration_text
 from bridge.errors import KakeyaError
-from bridge.mcp import answers, resources
+from bridge.mcp import answers
 from bridge.mcp.interface import Commands, Document
 from bridge.mcp.offer import Offer
+from bridge.mcp.resources import TEMPLATES, Resources
 from bridge.mcp.tools import ToolSpec
 
 INSTRUCTIONS: Final = (
@@ -46,6 +47,7 @@ class Handlers:
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
         self._offer = Offer(commands)
+        self._resources = Resources(commands)
 
     async def list_tools(
         self, _context: Context, _params: types.PaginatedRequestParams | None
@@ -100,16 +102,14 @@ class Handlers:
         """Return what may be read of a run."""
         templates = [
             types.ResourceTemplate(uri_template=uri, name=name, description=text)
-            for uri, name, text in resources.TEMPLATES
+            for uri, name, text in TEMPLATES
         ]
         return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def read_resource(self, _context: Context, params: types.ReadResourceRequestParams) -> Any:
         """Return a page of a resource, and where it goes on."""
         try:
-            page = await anyio.to_thread.run_sync(
-                lambda: resources.read(self._commands, str(params.uri)), abandon_on_cancel=True
-            )
+            page = await anyio.to_thread.run_sync(lambda: self._resources.read(str(params.uri)), abandon_on_cancel=True)
         except KakeyaError as error:
             raise MCPError(code=types.INVALID_PARAMS, message=error.message) from None
         contents = [types.TextResourceContents(uri=page.uri, text=page.text, mime_type=page.media_type)]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridge.client.document.parts import QuotaPart
 
 WATCH_S: Final = 2.0
+_UNJUDGED: Final = "no key of this bus is known: results and numbers are as written; `kakeya-mac status ID` judges one"
 _TEXT_COLUMN: Final = 29  # of `runners`: behind the name and a label
 
 
@@ -46,6 +47,8 @@ def ls(call: Invocation[LsOptions]) -> Answer:
     lines: list[Line] = [*([row.id for row in listed] if args.ids else run_lines(listed, call.output.columns))]
     if not listed:
         lines.append(Talk("note", NO_RUNS[bool(args.state or args.preset or args.limit == 0)]))
+    if not args.ids and any(row.verdict for row in listed) and not session.pins().authority.keys:
+        lines.append(Talk("note", _UNJUDGED))
 
     def quotas() -> list[QuotaPart]:
         from bridge.client.connection.quotas import quotas_of

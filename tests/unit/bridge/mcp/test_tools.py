@@ -7,6 +7,7 @@ import json
 
 import anyio
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from bridge.cli.mac.agents.in_process import InProcess
 from bridge.cli.mac.agents.tools import TOOL_OF, tools_of
@@ -236,6 +237,31 @@ def test_a_resource_holds_what_an_answer_leaves_out(server, requester, host):
     assert len(pages) > 1
     assert "| line 0" in pages[0].splitlines()
     assert "| line 8999" in pages[-1].splitlines()
+
+
+def test_pages_after_the_first_are_of_its_moment_although_the_run_went_on(server, requester, host):
+    """A log that grew would push lines over the border between two pages: they came twice, or never."""
+
+    async def act(client):
+        run_id = (await client.call("run", preset="mlx-env-probe"))["id"]
+        host.claim(run_id)
+        host.start(run_id)
+        host.log(run_id, b"".join(b"line %d\n" % number for number in range(9000)))
+        first = await client.client.read_resource(f"kakeya://run/{run_id}/log")
+        host.log(run_id, b"".join(b"later %d\n" % number for number in range(9000)))
+        second = await client.client.read_resource(first.meta["kakeya/more"])
+        renewed = await client.client.read_resource(f"kakeya://run/{run_id}/log")
+        unknown = first.meta["kakeya/more"][:-64] + "0" * 64
+        with pytest.raises(MCPError, match="is no longer here; read kakeya://run/"):
+            await client.client.read_resource(unknown)
+        return first, second, renewed
+
+    first, second, renewed = with_client(server, act)
+    rows = [line for page in (first, second) for line in page.contents[0].text.splitlines() if line.startswith("| ")]
+    assert not any("later" in row for row in rows)
+    assert "".join(row.removeprefix("| ") for row in rows).count("line") == 9000
+    assert "| line 8999" in rows
+    assert renewed.contents[0].text != first.contents[0].text
 
 
 def test_reports_that_an_answer_leaves_out_are_linked(server, requester, host):
