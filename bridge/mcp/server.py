@@ -101,8 +101,7 @@ class Handlers:
     ) -> types.ListResourceTemplatesResult:
         """Return what may be read of a run."""
         templates = [
-            types.ResourceTemplate(uri_template=uri, name=name, description=text)
-            for uri, name, text in TEMPLATES
+            types.ResourceTemplate(uri_template=uri, name=name, description=text) for uri, name, text in TEMPLATES
         ]
         return types.ListResourceTemplatesResult(resource_templates=templates)
 

@@ -201,7 +201,9 @@ def test_every_line_that_setup_prints_can_be_pasted_below_a_folder_with_spaces(m
     code, out, err = machine("setup", "--policy", str(policy), "--state", str(state))
 
     assert code == 0, err
-    printed = dict(line.split(": ", 1) for line in out.splitlines() if line.startswith(("try it: ", "serve for good: ")))
+    printed = dict(
+        line.split(": ", 1) for line in out.splitlines() if line.startswith(("try it: ", "serve for good: "))
+    )
     for line in printed.values():
         words = shlex.split(line)
         assert {str(policy), str(state)} <= set(words), line
