@@ -129,9 +129,12 @@ def test_the_packaged_sets_are_what_a_card_is_measured_on_and_a_folder_without_t
 
 def test_a_target_reads_as_many_tokens_as_it_recalls_nearly_all_codes_of():
     from engine.cards.model_card import LONGEST_DRAFTED, read_tokens
+    from engine.training.package_prompts import MOST_PROMPT_TOKENS, RESPONSE_TOKENS
 
     rows = [(480, 100, 100), (2000, 37, 41), (4000, 36, 41), (8000, 0, 21)]
     recall = [{"length": length, "proportion": {"successes": right, "trials": of}} for length, right, of in rows]
-    assert read_tokens({"recall": recall}) == 2000
-    assert read_tokens({"recall": recall[3:]}) == 0
-    assert read_tokens({"acceptance": {}}) == LONGEST_DRAFTED
+    library = {"corpus": {"files": 2}}
+    assert read_tokens({"recall": recall}, library) == 2000
+    assert read_tokens({"recall": recall[3:]}, library) == 0
+    assert read_tokens({"acceptance": {}}, library) == LONGEST_DRAFTED
+    assert read_tokens({"acceptance": {}}, {"corpus": {}}) == MOST_PROMPT_TOKENS + RESPONSE_TOKENS
