@@ -10,7 +10,6 @@ import importlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from engine.checkpoint import GENERATION_CONFIG, read_object, weight_files
 from engine.conversion.gguf_header import GgufHeader, read_header
 from engine.conversion.gguf_reading import check_positions, check_settings, check_values, ends, split_words
 from engine.conversion.model_sources import Source, check_room, find_source, sha256_of
+from engine.conversion.scratch import scratch, sweep
 from engine.errors import ModelWeightsError, UsageError, needs_extra
 from engine.reader import read_checkpoint
 from engine.structure.decoder import older_names
@@ -76,8 +76,9 @@ def add(
         UsageError: If a name is taken, a licence is missing or the disk has no room.
     """
     root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".adding-", dir=root) as scratch:
-        source = find_source(named, Path(scratch))
+    sweep(root)
+    with scratch(root) as unpacked:
+        source = find_source(named, unpacked)
         called = name or source.name
         if not called or called != Path(called).name or called.startswith("."):
             raise UsageError(f"a model cannot be called {called!r}; give it a plain name with --name")
@@ -113,15 +114,13 @@ def _whole(root: Path, folder: Path) -> Iterator[Path]:
     """Yield a folder that becomes ``folder`` when nothing went wrong, and is gone otherwise."""
     from safetensors import SafetensorError
 
-    making = Path(tempfile.mkdtemp(prefix=".making-", dir=root))
     try:
-        yield making
-        making.chmod(0o755)
-        making.rename(folder)
+        with scratch(root) as making:
+            yield making
+            making.chmod(0o755)
+            making.rename(folder)
     except (OSError, SafetensorError) as error:
         raise UsageError(f"cannot write the model below {root}: {error}; make room, or name another root") from error
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
 
 
 def added(root: Path) -> list[AddedModel]:
@@ -136,12 +135,15 @@ def remove(root: Path, name: str) -> Path:
     Raises:
         UsageError: If no model of that name was added.
     """
-    for model in added(root):
-        if model.folder.name == name:
-            shutil.rmtree(model.folder)
-            return model.folder
-    names = ", ".join(model.folder.name for model in added(root))
-    raise UsageError(f"no model {name!r} was added to {root}: it has {names or 'none'}")
+    folders = {model.folder.name: model.folder for model in added(root)}
+    if name not in folders:
+        raise UsageError(f"no model {name!r} was added to {root}: it has {', '.join(folders) or 'none'}")
+    sweep(root)
+    with scratch(root) as leaving:
+        # It is gone as a whole, whoever ends this while files are removed.
+        folders[name].rename(leaving / name)
+        shutil.rmtree(leaving / name)
+    return folders[name]
 
 
 def _link(source: Source, making: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import struct
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -440,3 +441,49 @@ def test_a_name_that_is_nowhere_and_one_that_is_taken_are_one_line(
     assert models(["add", str(gguf_file), "--root", str(root)]) == 2
     assert "is there already" in capsys.readouterr().err
     assert models(["remove", "tiny", "--root", str(root)]) == 2
+
+
+HOLDING = """
+import sys, time
+from pathlib import Path
+from engine.conversion.scratch import scratch
+with scratch(Path(sys.argv[1])) as folder:
+    (folder / "model.safetensors").write_bytes(bytes(9))
+    print(folder, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_a_killed_add_left_is_gone_with_the_next_and_what_is_under_way_stays(
+    gguf_file: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    processes = [
+        subprocess.Popen([sys.executable, "-c", HOLDING, str(root)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    try:
+        killed, alive = (Path(process.stdout.readline().strip()) for process in processes if process.stdout)
+        processes[0].kill()
+        processes[0].wait(60)
+        assert killed.is_dir()
+        assert models(["add", str(gguf_file), "--root", str(root)]) == 0
+        assert sorted(root.iterdir()) == sorted([alive, root / "tiny"])
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def test_a_model_that_was_being_removed_is_no_longer_there_and_its_name_is_free(tmp_path: Path) -> None:
+    folder, root = tiny_families.write_family(tmp_path / "model", "llama"), tmp_path / "root"
+    words = ["add", str(folder), "--root", str(root), "--licence", "mine"]
+    assert models(words) == 0
+    # As a process leaves it that is killed between the move and the last file.
+    left = root / ".kakeya-left"
+    left.mkdir()
+    (root / "model").rename(left / "model")
+    (left / "model" / CARD).unlink()
+    assert models(words) == 0
+    assert [path.name for path in root.iterdir()] == ["model"]
