@@ -22,7 +22,7 @@ from engine.conversion.gguf_header import GgufHeader, read_header
 from engine.conversion.gguf_reading import check_positions, check_settings, check_values, ends, split_words
 from engine.conversion.model_sources import Source, check_room, find_source, sha256_of
 from engine.conversion.scratch import scratch, sweep
-from engine.errors import ModelWeightsError, UsageError, needs_extra
+from engine.errors import ModelConfigError, ModelWeightsError, UsageError, needs_extra
 from engine.reader import read_checkpoint
 from engine.structure.decoder import older_names
 from engine.structure.families import model_type
@@ -123,10 +123,28 @@ def _whole(root: Path, folder: Path) -> Iterator[Path]:
         raise UsageError(f"cannot write the model below {root}: {error}; make room, or name another root") from error
 
 
-def added(root: Path) -> list[AddedModel]:
-    """Return the models that were added to a root, by name."""
-    cards = sorted(root.glob(f"*/{CARD}"))
-    return [AddedModel(card.parent, read_object(card)) for card in cards]
+def added(root: Path) -> list[Path]:
+    """Return the folders of the models that were added to a root, by name."""
+    folders = (card.parent for card in sorted(root.glob(f"*/{CARD}")))
+    return [folder for folder in folders if not folder.name.startswith(".")]
+
+
+def read_card(folder: Path) -> AddedModel:
+    """Return the model that was added as a folder.
+
+    Raises:
+        ModelConfigError: If its card is none that ``add`` wrote.
+    """
+    card = read_object(folder / CARD)
+    licence = card.get("licence")
+    texts = (card.get("source"), card.get("model_type"))
+    if (
+        not isinstance(licence, dict)
+        or not {"name", "files"} <= set(licence)
+        or not all(isinstance(text, str) for text in texts)
+    ):
+        raise ModelConfigError(f"{folder / CARD} does not say source, licence and model_type; expected all of them")
+    return AddedModel(folder, card)
 
 
 def remove(root: Path, name: str) -> Path:
@@ -135,7 +153,7 @@ def remove(root: Path, name: str) -> Path:
     Raises:
         UsageError: If no model of that name was added.
     """
-    folders = {model.folder.name: model.folder for model in added(root)}
+    folders = {folder.name: folder for folder in added(root)}
     if name not in folders:
         raise UsageError(f"no model {name!r} was added to {root}: it has {', '.join(folders) or 'none'}")
     sweep(root)

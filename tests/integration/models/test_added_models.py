@@ -476,6 +476,26 @@ def test_what_a_killed_add_left_is_gone_with_the_next_and_what_is_under_way_stay
             process.communicate()
 
 
+def test_a_model_whose_card_is_broken_hides_no_other_and_is_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "root"
+    for name in ("broken", "older", "whole"):
+        folder = tiny_families.write_family(tmp_path / name, "llama")
+        assert models(["add", str(folder), "--root", str(root), "--licence", "mine"]) == 0
+    (root / "broken" / CARD).write_text("{")
+    (root / "older" / CARD).write_text('{"name": "older"}')
+    capsys.readouterr()
+    assert models(["list", "--root", str(root)]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["broken", "older", "whole"]
+    assert "does not say source, licence and model_type" in lines[1]
+    assert "licence mine" in lines[2]
+    for name in ("broken", "older", "whole"):
+        assert models(["remove", name, "--root", str(root)]) == 0
+    assert list(root.iterdir()) == []
+
+
 def test_a_model_that_was_being_removed_is_no_longer_there_and_its_name_is_free(tmp_path: Path) -> None:
     folder, root = tiny_families.write_family(tmp_path / "model", "llama"), tmp_path / "root"
     words = ["add", str(folder), "--root", str(root), "--licence", "mine"]
