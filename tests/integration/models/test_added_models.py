@@ -507,3 +507,15 @@ def test_a_model_that_was_being_removed_is_no_longer_there_and_its_name_is_free(
     (left / "model" / CARD).unlink()
     assert models(words) == 0
     assert [path.name for path in root.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tiny.gguf.part-00", "~nobody-has-this-name/model"])
+def test_a_path_that_names_no_model_is_one_line(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    source = name if name.startswith("~") else str(tmp_path / name)
+    if source != name:
+        (tmp_path / name).write_bytes(b"x")
+    assert models(["add", source, "--root", str(tmp_path / "root")]) == 3
+    error = capsys.readouterr().err
+    expected = "name the path in full" if source == name else "is no model by its name; expected a file that ends in"
+    assert (expected in error, error.count("\n")) == (True, 1)
+    assert list((tmp_path / "root").iterdir()) == []
