@@ -20,7 +20,7 @@ from typing import Any, Final
 from engine.checkpoint import GENERATION_CONFIG, read_object, weight_files
 from engine.conversion.gguf_header import GgufHeader, read_header
 from engine.conversion.gguf_reading import check_positions, check_settings, check_values, ends, split_words
-from engine.conversion.model_sources import Source, check_room, find_source, sha256_of
+from engine.conversion.model_sources import Source, check_room, find_source, named_licence, sha256_of
 from engine.conversion.scratch import scratch, sweep
 from engine.errors import ModelConfigError, ModelWeightsError, UsageError, needs_extra
 from engine.reader import read_checkpoint
@@ -86,7 +86,9 @@ def add(
         if folder.exists() or folder.is_symlink():
             raise UsageError(f"{folder} is there already; remove it first, or give another name with --name")
         header = None if source.gguf is None else read_header(source.gguf)
-        stated = licence or source.licence or (None if header is None else header.values.get("general.license"))
+        entries = {} if header is None else header.values
+        inside = named_licence(entries.get("general.license"), entries.get("general.license.name"))
+        stated = licence or source.licence or inside
         if not stated and not source.texts:
             raise UsageError(
                 f"{source.origin} names no licence and holds no file of one; say what it is with --licence, once you "

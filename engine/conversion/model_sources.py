@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from engine.checkpoint import cached_snapshots
 from engine.errors import ModelNotFoundError, ModelWeightsError, UsageError
@@ -25,6 +25,8 @@ GGUF: Final = ".gguf"
 PART: Final = re.compile(r"(?P<whole>.+\.gguf)\.part-?(?P<number>[0-9]{1,4})$")
 SUMS: Final = "SHA256SUMS"
 LICENCE: Final = re.compile(r"(?:^|/)(?:[A-Za-z0-9]+_TERMS|LICEN[CS]E|COPYING|NOTICE)[^/]*$", re.IGNORECASE)
+UNNAMED: Final = frozenset({"", "none", "unknown"})
+"""What stands where a licence has a name, and names none."""
 COPIED_BYTES: Final = 1 << 22
 
 
@@ -173,6 +175,8 @@ def _of_package(packages: list[Files], origin: str, scratch: Path) -> Source:
     for package, name in listed:
         if LICENCE.search(name):
             text = scratch / name.rpartition("/")[2]
+            # The licence of a package's code and that of its model may be called alike.
+            text = scratch / name.replace("/", "-") if text in texts else text
             package.copy(name, text)
             texts.append(text)
     licence = next((named for package in packages if (named := package.licence_named())), None)
@@ -197,10 +201,19 @@ def _of_folder(folder: Path, named: str | None = None) -> Source:
         raise ModelNotFoundError(f"no config.json in {folder}; expected a model folder in the hub's layout")
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8", errors="replace") if readme.is_file() else ""
-    match = re.match(r"---\n.*?^license: *([^\n]+)\n.*?^---", text, re.DOTALL | re.MULTILINE)
+    head = re.match(r"---\n(.*?)^---", text, re.DOTALL | re.MULTILINE)
+    entries = dict(re.findall(r"^(license(?:_name)?): *([^\n]+)$", head[1] if head else "", re.MULTILINE))
     origin = f"folder {folder.name}" if named is None else f"cache {named} at {folder.name}"
     name = folder.name if named is None else named.rpartition("/")[2]
-    return Source(name, origin, folder, None, match[1].strip() if match else None, _licences(folder))
+    licence = named_licence(entries.get("license"), entries.get("license_name"))
+    return Source(name, origin, folder, None, licence, _licences(folder))
+
+
+def named_licence(name: Any, other: Any = None) -> str | None:
+    """Return what a licence is called, None where nobody says; ``other`` is its name where the hub knows none of it."""
+    names = [value.strip() for value in (name, other) if isinstance(value, str)]
+    named = [value for value in names if value.casefold() not in UNNAMED]
+    return next((value for value in named if value.casefold() != "other"), named[0] if named else None)
 
 
 def _licences(folder: Path) -> tuple[Path, ...]:
@@ -313,7 +326,7 @@ def _licence_of(all_of: Callable[[str], list[str] | None]) -> str | None:
     """Return the licence that metadata name in one of their three ways."""
     for field in ("License-Expression", "License"):
         for value in all_of(field) or []:
-            if value.strip() and "\n" not in value:
-                return value.strip()
+            if "\n" not in value and (named := named_licence(value)) is not None:
+                return named
     classifiers = [line for line in all_of("Classifier") or [] if line.startswith("License ::")]
     return classifiers[0].rpartition(" :: ")[2] if classifiers else None

@@ -188,6 +188,14 @@ def unlicensed(file: Path) -> None:
     tiny_gguf.write_gguf(file, licence=None)
 
 
+def licensed(name: str) -> Callable[[Path], None]:
+    def change(file: Path) -> None:
+        file.unlink()
+        tiny_gguf.write_gguf(file, licence=name)
+
+    return change
+
+
 def with_entries(more: Callable[[Any], None]) -> Callable[[Path], None]:
     def change(file: Path) -> None:
         file.unlink()
@@ -219,6 +227,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a packing that nobody knows": (packed_as_nothing, "packed as type 99"),
     "more rows than tokens": (other_rows, "lists 300 tokens and has 304 rows"),
     "no licence": (unlicensed, "names no licence"),
+    "a licence of no name": (licensed("Unknown"), "names no licence"),
     "a part of a file": (with_entries(lambda writer: writer.add_uint16("split.count", 3)), "is one of 3 parts"),
     "positions by YaRN": (scaling("yarn", 4.0), "scales positions by yarn with factor 4.0"),
     "positions by a factor alone": (
@@ -530,3 +539,47 @@ def test_a_path_that_names_no_model_is_one_line(tmp_path: Path, name: str, capsy
     expected = "name the path in full" if source == name else "is no model by its name; expected a file that ends in"
     assert (expected in error, error.count("\n")) == (True, 1)
     assert list((tmp_path / "root").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        ("license: apache-2.0", "apache-2.0"),
+        ("license: other\nlicense_name: qwen-research", "qwen-research"),
+        ("license: other", "other"),
+        ("license: unknown", None),
+        ("tags:\n- chat", None),
+    ],
+)
+def test_a_folder_s_licence_is_called_what_its_readme_calls_it(
+    tmp_path: Path, head: str, name: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, root = tiny_families.write_family(tmp_path / "model", "llama"), tmp_path / "root"
+    (folder / "README.md").write_text(f"---\nlanguage: en\n{head}\n---\nlicense: mit\n")
+    code = models(["add", str(folder), "--root", str(root)])
+    if name is None:
+        assert (code, "names no licence" in capsys.readouterr().err) == (2, True)
+        return
+    assert code == 0
+    assert json.loads((root / "model" / CARD).read_text())["licence"]["name"] == name
+
+
+def test_a_package_that_names_no_licence_in_words_names_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tiny_gguf.write_gguf(tmp_path / "tiny.gguf", licence=None)
+    wheel = tiny_gguf.write_wheel(tmp_path, "carrier", {"carrier/tiny.gguf": file.read_bytes()}, "UNKNOWN")
+    assert models(["add", str(wheel), "--root", str(tmp_path / "root")]) == 2
+    assert "names no licence" in capsys.readouterr().err
+
+
+def test_texts_of_licences_that_are_called_alike_are_all_there(gguf_file: Path, tmp_path: Path) -> None:
+    inside = {
+        "carrier/tiny.gguf": gguf_file.read_bytes(),
+        "carrier/LICENSE": b"of the model",
+        "carrier-1.0.0.dist-info/licenses/LICENSE": b"of the code",
+    }
+    root = tmp_path / "root"
+    assert models(["add", str(tiny_gguf.write_wheel(tmp_path, "carrier", inside)), "--root", str(root)]) == 0
+    names = json.loads((root / "tiny" / CARD).read_text())["licence"]["files"]
+    assert {(root / "tiny" / name).read_text() for name in names} == {"of the model", "of the code"}
