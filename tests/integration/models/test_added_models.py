@@ -7,6 +7,7 @@ import resource
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +23,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from engine.cli.inspect import main as inspect  # noqa: E402
 from engine.cli.models import main as models  # noqa: E402
 from engine.conversion.added_models import CARD  # noqa: E402
+from engine.conversion.gguf_header import read_header  # noqa: E402
 from engine.conversion.model_sources import check_room  # noqa: E402
-from engine.errors import UsageError  # noqa: E402
+from engine.errors import ModelWeightsError, UsageError  # noqa: E402
 from engine.loading import load_backend  # noqa: E402
 from engine.reader import read_checkpoint  # noqa: E402
 from engine.tokenizer import Tokenizer, read_tokenizer  # noqa: E402
@@ -253,6 +255,26 @@ def test_a_bad_file_is_one_line_and_leaves_nothing(
     assert message in error
     assert error.count("\n") == 1
     assert list(root.iterdir()) == []
+
+
+def test_a_list_of_a_header_is_skipped_and_a_long_text_is_no_value(tmp_path: Path) -> None:
+    claimed = 1 << 26
+    endings = {
+        "list": (struct.pack("<IIQ", 9, 0, claimed), "lists None tokens and has 0 rows"),
+        "text": (struct.pack("<IQ", 8, claimed), f"has a name or text of {claimed} bytes"),
+    }
+    for name, (ending, message) in endings.items():
+        file = tmp_path / f"{name}.gguf"
+        head = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"x" + ending
+        with file.open("wb") as stream:
+            stream.write(head)
+            stream.truncate(len(head) + claimed)
+        tracemalloc.start()
+        with pytest.raises(ModelWeightsError, match=message):
+            read_header(file)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < claimed / 16
 
 
 @pytest.mark.parametrize(("kind", "factor"), [("none", 1.0), ("none", 4.0), ("yarn", 1.0), ("linear", 0.0)])
