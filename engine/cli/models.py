@@ -7,7 +7,8 @@ from pathlib import Path
 
 from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
-from engine.conversion.added_models import DTYPES, add, added, remove, usual_root
+from engine.conversion.added_models import DTYPES, AddedModel, add, added, read_card, remove, usual_root
+from engine.errors import ModelConfigError
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,10 +61,20 @@ def _run(options: argparse.Namespace) -> int:
         print(f"{model.folder}: {model.size / 1e6:.0f} MB from {model.card['source']}")
         print(f"try it: kakeya-engine inspect {model.folder.name}" + ("" if options.root is None else f" (in {root})"))
         return 0
-    for model in added(root):
-        licence = model.card["licence"]["name"] or ", ".join(model.card["licence"]["files"])
-        print(
-            f"{model.folder.name}: {model.card['model_type']}, {model.size / 1e6:.0f} MB"
-            f"{', linked' if model.card.get('linked') else ''}, from {model.card['source']}, licence {licence}"
-        )
-    return 0
+    code = 0
+    for folder in added(root):
+        try:
+            print(_line(read_card(folder)))
+        except ModelConfigError as error:
+            code = error.exit_code
+            print(f"{folder.name}: {error}. Remove it and add it again")
+    return code
+
+
+def _line(model: AddedModel) -> str:
+    """Return what the list says of a model."""
+    licence = model.card["licence"]["name"] or ", ".join(model.card["licence"]["files"])
+    return (
+        f"{model.folder.name}: {model.card['model_type']}, {model.size / 1e6:.0f} MB"
+        f"{', linked' if model.card.get('linked') else ''}, from {model.card['source']}, licence {licence}"
+    )

@@ -10,7 +10,6 @@ import importlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,8 +20,9 @@ from typing import Any, Final
 from engine.checkpoint import GENERATION_CONFIG, read_object, weight_files
 from engine.conversion.gguf_header import GgufHeader, read_header
 from engine.conversion.gguf_reading import check_positions, check_settings, check_values, ends, split_words
-from engine.conversion.model_sources import Source, check_room, find_source, sha256_of
-from engine.errors import ModelWeightsError, UsageError, needs_extra
+from engine.conversion.model_sources import Source, check_room, find_source, named_licence, sha256_of
+from engine.conversion.scratch import scratch, sweep
+from engine.errors import ModelConfigError, ModelWeightsError, UsageError, needs_extra
 from engine.reader import read_checkpoint
 from engine.structure.decoder import older_names
 from engine.structure.families import model_type
@@ -76,8 +76,9 @@ def add(
         UsageError: If a name is taken, a licence is missing or the disk has no room.
     """
     root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".adding-", dir=root) as scratch:
-        source = find_source(named, Path(scratch))
+    sweep(root)
+    with scratch(root) as unpacked:
+        source = find_source(named, unpacked)
         called = name or source.name
         if not called or called != Path(called).name or called.startswith("."):
             raise UsageError(f"a model cannot be called {called!r}; give it a plain name with --name")
@@ -85,7 +86,9 @@ def add(
         if folder.exists() or folder.is_symlink():
             raise UsageError(f"{folder} is there already; remove it first, or give another name with --name")
         header = None if source.gguf is None else read_header(source.gguf)
-        stated = licence or source.licence or (None if header is None else header.values.get("general.license"))
+        entries = {} if header is None else header.values
+        inside = named_licence(entries.get("general.license"), entries.get("general.license.name"))
+        stated = licence or source.licence or inside
         if not stated and not source.texts:
             raise UsageError(
                 f"{source.origin} names no licence and holds no file of one; say what it is with --licence, once you "
@@ -113,21 +116,37 @@ def _whole(root: Path, folder: Path) -> Iterator[Path]:
     """Yield a folder that becomes ``folder`` when nothing went wrong, and is gone otherwise."""
     from safetensors import SafetensorError
 
-    making = Path(tempfile.mkdtemp(prefix=".making-", dir=root))
     try:
-        yield making
-        making.chmod(0o755)
-        making.rename(folder)
+        with scratch(root) as making:
+            yield making
+            making.chmod(0o755)
+            making.rename(folder)
     except (OSError, SafetensorError) as error:
         raise UsageError(f"cannot write the model below {root}: {error}; make room, or name another root") from error
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
 
 
-def added(root: Path) -> list[AddedModel]:
-    """Return the models that were added to a root, by name."""
-    cards = sorted(root.glob(f"*/{CARD}"))
-    return [AddedModel(card.parent, read_object(card)) for card in cards]
+def added(root: Path) -> list[Path]:
+    """Return the folders of the models that were added to a root, by name."""
+    folders = (card.parent for card in sorted(root.glob(f"*/{CARD}")))
+    return [folder for folder in folders if not folder.name.startswith(".")]
+
+
+def read_card(folder: Path) -> AddedModel:
+    """Return the model that was added as a folder.
+
+    Raises:
+        ModelConfigError: If its card is none that ``add`` wrote.
+    """
+    card = read_object(folder / CARD)
+    licence = card.get("licence")
+    texts = (card.get("source"), card.get("model_type"))
+    if (
+        not isinstance(licence, dict)
+        or not {"name", "files"} <= set(licence)
+        or not all(isinstance(text, str) for text in texts)
+    ):
+        raise ModelConfigError(f"{folder / CARD} does not say source, licence and model_type; expected all of them")
+    return AddedModel(folder, card)
 
 
 def remove(root: Path, name: str) -> Path:
@@ -136,12 +155,15 @@ def remove(root: Path, name: str) -> Path:
     Raises:
         UsageError: If no model of that name was added.
     """
-    for model in added(root):
-        if model.folder.name == name:
-            shutil.rmtree(model.folder)
-            return model.folder
-    names = ", ".join(model.folder.name for model in added(root))
-    raise UsageError(f"no model {name!r} was added to {root}: it has {names or 'none'}")
+    folders = {folder.name: folder for folder in added(root)}
+    if name not in folders:
+        raise UsageError(f"no model {name!r} was added to {root}: it has {', '.join(folders) or 'none'}")
+    sweep(root)
+    with scratch(root) as leaving:
+        # It is gone as a whole, whoever ends this while files are removed.
+        folders[name].rename(leaving / name)
+        shutil.rmtree(leaving / name)
+    return folders[name]
 
 
 def _link(source: Source, making: Path) -> dict[str, Any]:

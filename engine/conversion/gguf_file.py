@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.conversion.drafter_file import DrafterFile, StoredTensor
+from engine.conversion.scratch import scratch, sweep
 from engine.drafters.dflash import DFlashConfig
 from engine.errors import ModelWeightsError, UsageError, needs_extra
 
@@ -88,20 +89,20 @@ def write_gguf(drafter: DrafterFile, path: Path, kind: str = STORED, architectur
     if path.exists():
         raise UsageError(f"{path} exists; name a new file, or remove it first")
     encoded = {name: _encoded(name, tensor, kind) for name, tensor in sorted(drafter.tensors.items())}
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_name(drafter.folder.name)
-    _write_header(writer, drafter.config, architecture)
-    for name, (data, type_name, _) in encoded.items():
-        writer.add_tensor(gguf_name(name), data, raw_dtype=gguf.GGMLQuantizationType[type_name])
-    try:
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
-    finally:
-        writer.close()
+    sweep(path.parent)
+    with scratch(path.parent) as making:
+        writer = gguf.GGUFWriter(making / path.name, architecture)
+        writer.add_name(drafter.folder.name)
+        _write_header(writer, drafter.config, architecture)
+        for name, (data, type_name, _) in encoded.items():
+            writer.add_tensor(gguf_name(name), data, raw_dtype=gguf.GGMLQuantizationType[type_name])
+        try:
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+        finally:
+            writer.close()
+        (making / path.name).rename(path)
     return [name for name, (_, _, as_asked) in encoded.items() if not as_asked]
 
 

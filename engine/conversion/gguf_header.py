@@ -7,6 +7,7 @@ million tensors costs nothing. Values are not kept but for the few that are aske
 from __future__ import annotations
 
 import math
+import os
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ MOST_ENTRIES: Final = 4096
 MOST_TENSORS: Final = 65536
 MOST_DIMENSIONS: Final = 4
 LONGEST_NAME: Final = 1 << 16
+LONGEST_TEXT: Final = 1 << 24
+"""Bytes of a value that is a text, such as a chat template."""
 ALIGNMENT: Final = "general.alignment"
 USUAL_ALIGNMENT: Final = 32
 _SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -129,24 +132,33 @@ class _Reading:
     size: int
 
     def take(self, count: int) -> bytes:
+        self.check(count)
+        return self.stream.read(count)
+
+    def skip(self, count: int) -> None:
+        """Go on behind so many bytes, which are not read."""
+        self.check(count)
+        self.stream.seek(count, os.SEEK_CUR)
+
+    def check(self, count: int) -> None:
         if count > self.size - self.stream.tell():
             raise ModelWeightsError(
                 f"{self.file} ends in its header, at {self.size} bytes; the file is not whole. Fetch it again."
             )
-        return self.stream.read(count)
 
     def number(self, form: str) -> Any:
         return struct.unpack(f"<{form}", self.take(struct.calcsize(form)))[0]
 
-    def text(self, longest: int | None = None) -> str:
+    def text(self, longest: int) -> str:
         length = self.number("Q")
-        if longest is not None and length > longest:
-            raise ModelWeightsError(f"{self.file} has a name of {length} bytes; fetch the file again")
+        self.check(length)
+        if length > longest:
+            raise ModelWeightsError(f"{self.file} has a name or text of {length} bytes; fetch the file again")
         return self.take(length).decode("utf-8", errors="replace")
 
     def value(self, kind: int) -> Any:
         if kind == _STRING:
-            return self.text()
+            return self.text(LONGEST_TEXT)
         if kind not in _SCALARS:
             raise ModelWeightsError(
                 f"{self.file} has an entry of type {kind}, which GGUF does not have; fetch it again"
@@ -157,12 +169,12 @@ class _Reading:
         """Skip a list; return how long it is."""
         kind, count = self.number("I"), self.number("Q")
         if kind in _SCALARS:
-            self.take(count * struct.calcsize(_SCALARS[kind]))
+            self.skip(count * struct.calcsize(_SCALARS[kind]))
             return int(count)
         if kind != _STRING or count > self.size:
             raise ModelWeightsError(f"{self.file} has a list of {count} entries of type {kind}; fetch the file again")
         for _ in range(count):
-            self.take(self.number("Q"))
+            self.skip(self.number("Q"))
         return int(count)
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:

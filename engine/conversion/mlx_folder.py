@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 from engine import checkpoint
 from engine.conversion.drafter_file import DrafterFile
+from engine.conversion.scratch import scratch, sweep
 from engine.drafters.affine import BIASES, BITS, GROUPS, SCALES, WEIGHT
 from engine.errors import UsageError
 
@@ -44,11 +44,11 @@ def write_mlx(drafter: DrafterFile, folder: Path, bits: int, group_size: int) ->
         tensors |= {name: codes, stem + SCALES: scales, stem + BIASES: biases}
     config = checkpoint.read_config(drafter.folder)
     config["quantization"] = {"group_size": group_size, "bits": bits, "mode": "affine"}
-    folder.mkdir(parents=True)
-    try:
-        mx.save_safetensors(str(folder / WEIGHTS), tensors, metadata={"format": "mlx"})
-        (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    except (OSError, RuntimeError):
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    sweep(folder.parent)
+    with scratch(folder.parent) as making:
+        mx.save_safetensors(str(making / WEIGHTS), tensors, metadata={"format": "mlx"})
+        (making / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+        making.chmod(0o755)
+        making.rename(folder)
     return undivided

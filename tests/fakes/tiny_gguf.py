@@ -108,12 +108,18 @@ def _alphabet() -> list[str]:
     return sorted(ByteLevel.alphabet())
 
 
-def write_wheel(folder: Path, name: str, files: Mapping[str, bytes], licence: str | None = "Apache-2.0") -> Path:
+def write_wheel(
+    folder: Path,
+    name: str,
+    files: Mapping[str, bytes],
+    licence: str | None = "Apache-2.0",
+    packing: int = zipfile.ZIP_DEFLATED,
+) -> Path:
     """Write a wheel whose own module must not be imported."""
     path = folder / f"{name}-1.0.0-py3-none-any.whl"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0.0\n"
     metadata += "" if licence is None else f"License: {licence}\n"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", packing) as archive:
         archive.writestr(f"{name}/__init__.py", "raise RuntimeError('the code of the package ran')\n")
         for inside, data in files.items():
             archive.writestr(inside, data)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import resource
 import struct
+import subprocess
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +23,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from engine.cli.inspect import main as inspect  # noqa: E402
 from engine.cli.models import main as models  # noqa: E402
 from engine.conversion.added_models import CARD  # noqa: E402
+from engine.conversion.gguf_header import read_header  # noqa: E402
 from engine.conversion.model_sources import check_room  # noqa: E402
-from engine.errors import UsageError  # noqa: E402
+from engine.errors import ModelWeightsError, UsageError  # noqa: E402
 from engine.loading import load_backend  # noqa: E402
 from engine.reader import read_checkpoint  # noqa: E402
 from engine.tokenizer import Tokenizer, read_tokenizer  # noqa: E402
@@ -187,6 +190,14 @@ def unlicensed(file: Path) -> None:
     tiny_gguf.write_gguf(file, licence=None)
 
 
+def licensed(name: str) -> Callable[[Path], None]:
+    def change(file: Path) -> None:
+        file.unlink()
+        tiny_gguf.write_gguf(file, licence=name)
+
+    return change
+
+
 def with_entries(more: Callable[[Any], None]) -> Callable[[Path], None]:
     def change(file: Path) -> None:
         file.unlink()
@@ -218,6 +229,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a packing that nobody knows": (packed_as_nothing, "packed as type 99"),
     "more rows than tokens": (other_rows, "lists 300 tokens and has 304 rows"),
     "no licence": (unlicensed, "names no licence"),
+    "a licence of no name": (licensed("Unknown"), "names no licence"),
     "a part of a file": (with_entries(lambda writer: writer.add_uint16("split.count", 3)), "is one of 3 parts"),
     "positions by YaRN": (scaling("yarn", 4.0), "scales positions by yarn with factor 4.0"),
     "positions by a factor alone": (
@@ -243,6 +255,26 @@ def test_a_bad_file_is_one_line_and_leaves_nothing(
     assert message in error
     assert error.count("\n") == 1
     assert list(root.iterdir()) == []
+
+
+def test_a_list_of_a_header_is_skipped_and_a_long_text_is_no_value(tmp_path: Path) -> None:
+    claimed = 1 << 26
+    endings = {
+        "list": (struct.pack("<IIQ", 9, 0, claimed), "lists None tokens and has 0 rows"),
+        "text": (struct.pack("<IQ", 8, claimed), f"has a name or text of {claimed} bytes"),
+    }
+    for name, (ending, message) in endings.items():
+        file = tmp_path / f"{name}.gguf"
+        head = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1) + b"x" + ending
+        with file.open("wb") as stream:
+            stream.write(head)
+            stream.truncate(len(head) + claimed)
+        tracemalloc.start()
+        with pytest.raises(ModelWeightsError, match=message):
+            read_header(file)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < claimed / 16
 
 
 @pytest.mark.parametrize(("kind", "factor"), [("none", 1.0), ("none", 4.0), ("yarn", 1.0), ("linear", 0.0)])
@@ -396,13 +428,24 @@ def test_a_wheel_without_one_model_is_one_line(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_wheel_with_a_damaged_byte_is_one_line_and_leaves_nothing(
-    gguf_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    gguf_file: Path, tmp_path: Path, packing: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wheel = tiny_gguf.write_wheel(tmp_path, "carrier", {"carrier/tiny.gguf": gguf_file.read_bytes()})
+    files = {"carrier/tiny.gguf": gguf_file.read_bytes()}
+    wheel = tiny_gguf.write_wheel(tmp_path, "carrier", files, packing=packing)
     data = bytearray(wheel.read_bytes())
     data[len(data) // 2] ^= 0xFF
     wheel.write_bytes(data)
+    assert models(["add", str(wheel), "--root", str(tmp_path / "root")]) == 3
+    error = capsys.readouterr().err
+    assert ("cannot read the wheel" in error, error.count("\n")) == (True, 1)
+    assert list((tmp_path / "root").iterdir()) == []
+
+
+def test_a_wheel_whose_names_are_no_text_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = tiny_gguf.write_wheel(tmp_path, "carrier", {"carrier/ü.gguf": b"GGUF"})
+    wheel.write_bytes(wheel.read_bytes().replace("ü".encode(), b"\xff\xff"))
     assert models(["add", str(wheel), "--root", str(tmp_path / "root")]) == 3
     error = capsys.readouterr().err
     assert ("cannot read the wheel" in error, error.count("\n")) == (True, 1)
@@ -440,3 +483,125 @@ def test_a_name_that_is_nowhere_and_one_that_is_taken_are_one_line(
     assert models(["add", str(gguf_file), "--root", str(root)]) == 2
     assert "is there already" in capsys.readouterr().err
     assert models(["remove", "tiny", "--root", str(root)]) == 2
+
+
+HOLDING = """
+import sys, time
+from pathlib import Path
+from engine.conversion.scratch import scratch
+with scratch(Path(sys.argv[1])) as folder:
+    (folder / "model.safetensors").write_bytes(bytes(9))
+    print(folder, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_a_killed_add_left_is_gone_with_the_next_and_what_is_under_way_stays(
+    gguf_file: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    processes = [
+        subprocess.Popen([sys.executable, "-c", HOLDING, str(root)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    try:
+        killed, alive = (Path(process.stdout.readline().strip()) for process in processes if process.stdout)
+        processes[0].kill()
+        processes[0].wait(60)
+        assert killed.is_dir()
+        assert models(["add", str(gguf_file), "--root", str(root)]) == 0
+        assert sorted(root.iterdir()) == sorted([alive, root / "tiny"])
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def test_a_model_whose_card_is_broken_hides_no_other_and_is_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "root"
+    for name in ("broken", "older", "whole"):
+        folder = tiny_families.write_family(tmp_path / name, "llama")
+        assert models(["add", str(folder), "--root", str(root), "--licence", "mine"]) == 0
+    (root / "broken" / CARD).write_text("{")
+    (root / "older" / CARD).write_text('{"name": "older"}')
+    capsys.readouterr()
+    assert models(["list", "--root", str(root)]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["broken", "older", "whole"]
+    assert "does not say source, licence and model_type" in lines[1]
+    assert "licence mine" in lines[2]
+    for name in ("broken", "older", "whole"):
+        assert models(["remove", name, "--root", str(root)]) == 0
+    assert list(root.iterdir()) == []
+
+
+def test_a_model_that_was_being_removed_is_no_longer_there_and_its_name_is_free(tmp_path: Path) -> None:
+    folder, root = tiny_families.write_family(tmp_path / "model", "llama"), tmp_path / "root"
+    words = ["add", str(folder), "--root", str(root), "--licence", "mine"]
+    assert models(words) == 0
+    # As a process leaves it that is killed between the move and the last file.
+    left = root / ".kakeya-left"
+    left.mkdir()
+    (root / "model").rename(left / "model")
+    (left / "model" / CARD).unlink()
+    assert models(words) == 0
+    assert [path.name for path in root.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tiny.gguf.part-00", "~nobody-has-this-name/model"])
+def test_a_path_that_names_no_model_is_one_line(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    source = name if name.startswith("~") else str(tmp_path / name)
+    if source != name:
+        (tmp_path / name).write_bytes(b"x")
+    assert models(["add", source, "--root", str(tmp_path / "root")]) == 3
+    error = capsys.readouterr().err
+    expected = "name the path in full" if source == name else "is no model by its name; expected a file that ends in"
+    assert (expected in error, error.count("\n")) == (True, 1)
+    assert list((tmp_path / "root").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        ("license: apache-2.0", "apache-2.0"),
+        ("license: other\nlicense_name: qwen-research", "qwen-research"),
+        ("license: other", "other"),
+        ("license: unknown", None),
+        ("tags:\n- chat", None),
+    ],
+)
+def test_a_folder_s_licence_is_called_what_its_readme_calls_it(
+    tmp_path: Path, head: str, name: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, root = tiny_families.write_family(tmp_path / "model", "llama"), tmp_path / "root"
+    (folder / "README.md").write_text(f"---\nlanguage: en\n{head}\n---\nlicense: mit\n")
+    code = models(["add", str(folder), "--root", str(root)])
+    if name is None:
+        assert (code, "names no licence" in capsys.readouterr().err) == (2, True)
+        return
+    assert code == 0
+    assert json.loads((root / "model" / CARD).read_text())["licence"]["name"] == name
+
+
+def test_a_package_that_names_no_licence_in_words_names_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tiny_gguf.write_gguf(tmp_path / "tiny.gguf", licence=None)
+    wheel = tiny_gguf.write_wheel(tmp_path, "carrier", {"carrier/tiny.gguf": file.read_bytes()}, "UNKNOWN")
+    assert models(["add", str(wheel), "--root", str(tmp_path / "root")]) == 2
+    assert "names no licence" in capsys.readouterr().err
+
+
+def test_texts_of_licences_that_are_called_alike_are_all_there(gguf_file: Path, tmp_path: Path) -> None:
+    inside = {
+        "carrier/tiny.gguf": gguf_file.read_bytes(),
+        "carrier/LICENSE": b"of the model",
+        "carrier-1.0.0.dist-info/licenses/LICENSE": b"of the code",
+    }
+    root = tmp_path / "root"
+    assert models(["add", str(tiny_gguf.write_wheel(tmp_path, "carrier", inside)), "--root", str(root)]) == 0
+    names = json.loads((root / "tiny" / CARD).read_text())["licence"]["files"]
+    assert {(root / "tiny" / name).read_text() for name in names} == {"of the model", "of the code"}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +165,30 @@ def test_what_cannot_be_converted_is_one_line_and_leaves_nothing(tmp_path: Path,
     assert [line.split(": ")[0] for line in lines] == ["error"] * 4
     assert "beyond float16" in lines[0]
     assert "NaN" in lines[1]
+
+
+KILLED = """
+import resource, signal, sys
+from engine.cli.convert import main
+# The system ends a process that writes more than it may, unless it is told otherwise.
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("kind", ["gguf", "mlx"])
+def test_a_conversion_that_is_killed_leaves_nothing_of_that_name(tmp_path: Path, kind: str) -> None:
+    if kind == "mlx":
+        pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
+    out = tmp_path / "out"
+    words = [kind, str(SHIPPED), str(out)]
+    ended = subprocess.run([sys.executable, "-c", KILLED, *words], check=False, capture_output=True, timeout=120)
+    assert ended.returncode == -signal.SIGXFSZ
+    assert not out.exists()
+    assert len(list(tmp_path.iterdir())) == 1
+    assert convert.main(words) == 0
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_codes_for_mlx_are_those_of_mlx_and_a_source_like_any_other(tmp_path: Path) -> None:
