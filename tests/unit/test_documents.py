@@ -46,6 +46,30 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+PART = re.compile(r"\]\((?!\w+:)([^)\s#]*)#([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def anchors(text: str) -> set[str]:
+    """Return what a link may name of a page: its headings as hosts and MkDocs spell them, and ids written as HTML."""
+    headings = HEADING.findall(FENCE.sub("", text))
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    slugs = {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in plain}
+    return slugs | set(re.findall(r'(?:id|name)="([^"]+)"', text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_part_of_a_page_leads_there(page: Path) -> None:
+    links = [(page.parent / name if name else page, part) for name, part in PART.findall(page.read_text("utf-8"))]
+    pages = [(target, part) for target, part in links if target.suffix == ".md"]
+    assert [f"{target.name}#{part}" for target, part in pages if part not in anchors(target.read_text("utf-8"))] == []
+
+
+def test_headings_are_spelt_as_links_name_them() -> None:
+    page = '# A *first* look\n```\n# no heading\n```\n## `run`, [then](x.md) wait\n<a id="s1"></a>\n'
+    assert anchors(page) == {"a-first-look", "run-then-wait", "s1"}
+
+
 def test_the_page_of_all_guides_has_each_of_them() -> None:
     guides = ROOT / "docs" / "guides"
     listed = set(LINK.findall((guides / "README.md").read_text("utf-8")))
