@@ -85,11 +85,10 @@ def _verification(call: Invocation[VerifyOptions], what: str) -> checking.Verifi
     settings = call.settings()
     top = settings.repository.top if settings.repository is not None else None
     if "/" in what:
-        is_path = what.startswith(("/", "."))  # as no branch is named
-        if top is None or is_path:
+        if top is None or what.startswith(("/", ".")):  # as no branch is named
             state = "is no result" if folder.exists() else "is not there"
             raise UsageError(
-                f"{what} {state}{'' if is_path else ', and there is no git clone whose branch it could be'}",
+                f"{what} {state}{', and there is no git clone whose branch it could be' if top is None else ''}",
                 remedy="name a folder or file that `kakeya-mac fetch` wrote",
             )
         from bridge.client.clone.git_door import read_branch_result
