@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-PREFIX: Final = ".kakeya-"
-"""What such a folder's name begins with."""
+PREFIX: Final = ".kakeya-scratch-"
+"""What the name of such a folder begins with, and of no folder of anybody else: what begins so is removed."""
 
 
 @contextmanager

@@ -543,7 +543,7 @@ def test_a_model_that_was_being_removed_is_no_longer_there_and_its_name_is_free(
     words = ["add", str(folder), "--root", str(root), "--licence", "mine"]
     assert models(words) == 0
     # As a process leaves it that is killed between the move and the last file.
-    left = root / ".kakeya-left"
+    left = root / ".kakeya-scratch-left"
     left.mkdir()
     (root / "model").rename(left / "model")
     (left / "model" / CARD).unlink()
