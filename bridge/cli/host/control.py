@@ -25,10 +25,9 @@ _LOOK_S: Final = 0.2
 
 def stop(call: HostCall[StopOptions]) -> Answer:
     """End the runner and wait until it has gone; what runs goes on, unless it is to end as well."""
-    state = _ordered(call.options)
     if call.options.run is not None:
-        return _stop_run(state, call.options.run)
-    return _stop(state, runs_too=call.options.runs)
+        return _stop_run(state_of(call.options), call.options.run)
+    return _stop(_ordered(call.options), runs_too=call.options.runs)
 
 
 def _stop(state: StateFolder, *, runs_too: bool) -> Answer:
