@@ -171,13 +171,11 @@ def _read_private(path: Path) -> Ed25519PrivateKey:
 
     try:
         status = path.lstat()
-        mode = status.st_mode
-        if not stat.S_ISREG(mode) or status.st_uid != os.geteuid():
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             raise InfrastructureError(f"{path} is no regular file of this user", remedy="kakeya-runner keygen")
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise InfrastructureError(
-                f"{path} is open to others (mode {stat.S_IMODE(mode):o})", remedy=f"chmod 600 {shlex.quote(str(path))}"
-            )
+        if (mode := stat.S_IMODE(status.st_mode)) & (stat.S_IRWXG | stat.S_IRWXO):
+            remedy = f"chmod 600 {shlex.quote(str(path))}"
+            raise InfrastructureError(f"{path} is open to others (mode {mode:o})", remedy=remedy)
         data = path.read_bytes()[:_SECRET_MAX_BYTES]
         load = serialization.load_ssh_private_key if b"OPENSSH" in data[:64] else serialization.load_pem_private_key
         key = load(data, password=None)
