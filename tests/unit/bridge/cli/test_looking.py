@@ -447,16 +447,16 @@ def test_ls_says_of_a_run_that_passed_and_was_not_fetched_that_its_verdict_is_no
 
 
 def test_ls_says_that_it_shows_what_was_written_where_no_key_tells_who_wrote_it(requester, host, tmp_path, sent):
-    told = "no key of this bus is known"
+    note = "no key of this bus is known"
     take(host, sent, decision="evidence", claims=(claim(),))
     without_key = requester.second_clone(tmp_path / "second")
-    assert told not in without_key.run("ls").err, "no verdict is shown yet"
-    for clone, is_told in ((without_key, True), (requester, False)):
+    assert note not in without_key.run("ls").err, "no verdict is shown yet"
+    for clone, is_noted in ((without_key, True), (requester, False)):
         clone.run("fetch", sent)
         listed = clone.run("ls")
         assert "evidence" in listed.out
-        assert (told in listed.err) is is_told
-    assert told not in without_key.run("ls", "-q").err
+        assert (note in listed.err) is is_noted
+    assert note not in without_key.run("ls", "-q").err
     assert "evidence" not in without_key.run("status", sent).out, "the gate here judges the reports, and there are none"
 
 
