@@ -126,10 +126,11 @@ def card_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure and write the card of the drafter, or of the target when no drafter is given.
 
     Raises:
-        UsageError: If the report of costs cannot be read or holds no drafts, or prompts are missing.
+        UsageError: If the report of costs is none or is given without a drafter, or prompts are missing.
     """
-    if arguments.costs is not None:
-        step_costs(arguments.costs)  # before minutes of measuring
+    if arguments.costs is not None and arguments.drafter is None:
+        raise UsageError(f"--costs {arguments.costs} says what steps with a drafter cost; add --drafter FOLDER")
+    steps = None if arguments.costs is None else step_costs(arguments.costs)  # before minutes of measuring
     target = load_target(arguments.target)
     environment = {
         "python": platform.python_version(),
@@ -148,8 +149,8 @@ def card_command(arguments: argparse.Namespace) -> dict[str, Any]:
     measured = evaluate_drafter(target, drafter, prompts, tuple(arguments.block_sizes))
     evaluation = {"target": arguments.target.name, "acceptance": measured}
     command += f" --drafter {arguments.drafter.name}"
-    if arguments.costs is not None:
-        evaluation["steps"] = step_costs(arguments.costs)
+    if steps is not None:
+        evaluation["steps"] = steps
         command += f" --costs {arguments.costs.name}"
     write_card(arguments.drafter, card_of(arguments.drafter, "drafter", evaluation, command, environment))
     return {"written": str(arguments.drafter / "card.json")}

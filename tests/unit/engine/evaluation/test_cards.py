@@ -17,6 +17,7 @@ from engine.cards.loading import load_target
 from engine.cards.model_card import file_digests, sample_summary, spread, stored_as
 from engine.cards.step_costs import step_costs
 from engine.checkpoint import ASSETS
+from engine.cli.main import main
 from engine.errors import UsageError
 from engine.training.requests import SHIPPED
 from tests.fakes import tiny_families
@@ -165,6 +166,12 @@ def test_what_is_no_report_of_costs_is_refused_with_the_command_that_makes_it(tm
         UsageError, match=r"verify-cost\.json is no report .* `kakeya-engine eval verify-cost --drafter"
     ):
         step_costs(report)
+
+
+def test_costs_of_steps_without_a_drafter_are_refused(capsys):
+    target = str(ASSETS / "kakeya-tiny-qwen3")
+    assert main(["eval", "model", "card", "--target", target, "--costs", "verify-cost.json"]) == 2
+    assert "add --drafter FOLDER" in capsys.readouterr().err
 
 
 def test_answers_end_where_the_folder_of_a_target_says(tmp_path):
