@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
+from argparse import Namespace
 
 import pytest
 from tokenizers import Tokenizer
@@ -19,8 +21,10 @@ from engine.cards.step_costs import step_costs
 from engine.checkpoint import ASSETS
 from engine.cli.main import main
 from engine.errors import UsageError
+from engine.studies.model_cards import drafter_prompts
 from engine.training.requests import SHIPPED
 from tests.fakes import tiny_families
+from tests.unit.engine.evaluation.test_installed_prompts import PROBLEMS, install
 
 
 def sample(tokens, stop="budget", onset=None):
@@ -172,6 +176,18 @@ def test_costs_of_steps_without_a_drafter_are_refused(capsys):
     target = str(ASSETS / "kakeya-tiny-qwen3")
     assert main(["eval", "model", "card", "--target", target, "--costs", "verify-cost.json"]) == 2
     assert "add --drafter FOLDER" in capsys.readouterr().err
+
+
+def test_a_drafter_is_measured_on_prompts_in_the_words_of_its_target(tmp_path, monkeypatch):
+    lines = "\n".join(json.dumps(problem) for problem in PROBLEMS)
+    install(tmp_path / "site", monkeypatch, gzip.compress(lines.encode()))
+    folder = tiny_families.write_family(tmp_path / "other", "llama")
+    Tokenizer(WordLevel({"a": 0, "b": 1}, unk_token="a")).save(str(folder / "tokenizer.json"))
+    kinds = {
+        name: list(drafter_prompts(load_target(target), Namespace(prompts=None)))
+        for name, target in {"other": folder, "shipped": ASSETS / "kakeya-tiny-qwen3"}.items()
+    }
+    assert kinds == {"other": ["humaneval", "humaneval-edit"], "shipped": ["structured", "raw"]}
 
 
 def test_answers_end_where_the_folder_of_a_target_says(tmp_path):
