@@ -238,8 +238,9 @@ class DrafterTrainer(Resumable):
             head, labels = head[competing], torch.searchsorted(competing, labels)
         with mixed_precision(self.device.type):
             hidden = self.drafter(embedded, features, context, flat, mask)
-            hidden = hidden.view(rows, count, size, -1)[:, :, given:]
-            logits = F.linear(hidden, head).float()
+            # As one matrix: of a view with gaps torch multiplies every block by itself.
+            hidden = hidden.view(rows, count, size, -1)[:, :, given:].flatten(0, 2)
+            logits = F.linear(hidden, head).float().view(*label_places.shape, len(head))
         cap = self.config["dflash_config"].get("final_logit_softcapping")
         if cap:
             logits = torch.tanh(logits / cap) * cap
