@@ -300,9 +300,9 @@ def profile_of(spec: JobSpec, directory: RunDirectory, port: int | None = None) 
         platform_paths=False,
     )
     folders = [str(folder) for folder in (directory.work, directory.out, directory.home, directory.tmp)]
-    shared = shared_folders(tools=spec.code == "request")
-    readable = [*allow.declared, *(path for path in shared if Path(path).exists())]
-    aliases = (*_ALIASES, *(_TOOL_ALIASES if spec.code == "request" else ()))
+    tools = spec.code == "request" or spec.takes_programs_as_they_are
+    readable = [*allow.declared, *(path for path in shared_folders(tools=tools) if Path(path).exists())]
+    aliases = (*_ALIASES, *(_TOOL_ALIASES if tools else ()))
     lookups = (*_SYSTEM_FOLDERS, *aliases, *programs, *spec.sandbox.read_only, *readable, *folders)
     # The kernel compares real paths: /tmp is a link to /private/tmp there. But it also asks for the metadata of each
     # link on the way to one, at the link's own place (ai-jail issue 124, omnigent issue 2049).

@@ -12,6 +12,7 @@ from bridge.executor.local import LocalExecutor
 from bridge.executor.sandbox import seatbelt
 from bridge.executor.trial import make_directory
 from bridge.records.jobspec import SandboxSpec
+from bridge.records.workload import ProgramDigest, WorkloadDefinition
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 from tests.support.seatbelt_kernel import Profile, Subject
@@ -87,6 +88,16 @@ def test_each_link_to_a_program_and_the_folders_above_it_may_be_looked_up(store)
     assert {*links, *folders} <= set(metadata(text))
     assert f'(subpath "{store}/store/cpython-3.12.13/bin/tool")' in text
     assert not any(f'(subpath "{link}")' in text for link in links)
+
+
+def test_an_owners_program_as_it_is_sees_the_systems_programs_as_it_does_on_linux(tmp_path):
+    directory = make_directory(tmp_path / "run")
+    spec = Jobs(LocalExecutor(SystemClock()), tmp_path).spec("pass")
+    reader = ProgramDigest(role="reader", path="/opt/kakeya/reader.py", sha256="0" * 64, files=1, bytes=1)
+    own = WorkloadDefinition(name="my-script", digest="0" * 64, program="run.sh", metrics=(), programs=(reader,))
+
+    assert '(subpath "/usr/bin")' not in seatbelt.profile_of(spec, directory)
+    assert '(subpath "/usr/bin")' in seatbelt.profile_of(spec.evolve(workload=own), directory)
 
 
 def test_only_the_runs_folders_are_writable():
