@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from bridge.gate.reports.scalars import Predicate, of_scalar, unsure
+from bridge.gate.reports.uniqueness import is_unique
 
 _SAYS_NOTHING: Final = frozenset({"$schema", "$id", "$defs", "title", "description"})
 _WORDS: Final = (str, bool, int, type(None))
@@ -118,14 +119,6 @@ def _of_words(said: list[object]) -> Predicate:
     return lambda value: type(value) in _WORDS and (type(value), value) in words
 
 
-def _is_unique(value: object) -> bool:
-    """Return whether no item is there twice; of items of several types it is not sure."""
-    if not isinstance(value, list) or not value:
-        return True
-    kind = type(value[0])
-    return kind in (str, int) and all(type(item) is kind for item in value) and len(set(value)) == len(value)
-
-
 def _matching(pattern: str) -> Predicate:
     found = re.compile(pattern).search
     return lambda value: not isinstance(value, str) or found(value) is not None
@@ -144,7 +137,7 @@ _KEYWORDS: Final[Mapping[str, Callable[[Any], Predicate]]] = {
     "minItems": lambda said: _sized(list, lambda count: count >= said),
     "maxItems": lambda said: _sized(list, lambda count: count <= said),
     "maxProperties": lambda said: _sized(dict, lambda count: count <= said),
-    "uniqueItems": lambda said: _is_unique if said else _anything,
+    "uniqueItems": lambda said: (lambda value: not isinstance(value, list) or is_unique(value)) if said else _anything,
 }
 _HOLDING_SCHEMAS: Final[Mapping[str, Callable[[Predicate], Predicate]]] = {
     "items": lambda item: lambda value: not isinstance(value, list) or all(map(item, value)),

@@ -13,6 +13,7 @@ from typing import Any
 
 from bridge.gate.reports.conforming import Conforming
 from bridge.gate.reports.scalars import Predicate
+from bridge.gate.reports.uniqueness import unique_items
 
 _ENVELOPE = "report.schema.json"
 
@@ -57,7 +58,11 @@ def _full(own: dict[str, Any], envelope: dict[str, Any], known: Conforming) -> A
     standard = Draft202012Validator.VALIDATORS
     quick: Any = extend(  # type: ignore[no-untyped-call]
         Draft202012Validator,
-        {"items": _items(standard["items"], known), "properties": _properties(standard["properties"], known)},
+        {
+            "items": _items(standard["items"], known),
+            "properties": _properties(standard["properties"], known),
+            "uniqueItems": unique_items,
+        },
         type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
     )
     registry: Any = Registry().with_resource(_ENVELOPE, DRAFT202012.create_resource(envelope))

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from bridge import strictjson
 from bridge.gate.declared.views import StatedReport
 from bridge.gate.interface import Report, ReportProblem
+from bridge.gate.reports.uniqueness import unique_items
 from bridge.limits import REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.records.jobspec import JobSpec
 from bridge.records.workload import KIND, REPORT_FILE, WorkloadDefinition
@@ -68,11 +69,13 @@ def _schema_problems(value: Any, schema: bytes) -> Iterator[ReportProblem]:
 @lru_cache(maxsize=8)
 def _validator(schema: bytes) -> Any:
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
     from referencing import Registry
 
+    linear: Any = extend(Draft202012Validator, {"uniqueItems": unique_items})  # type: ignore[no-untyped-call]
     # Without a registry of its own it would fetch what a schema refers to.
     registry: Any = Registry()
-    return Draft202012Validator(strictjson.decode(schema), registry=registry)
+    return linear(strictjson.decode(schema), registry=registry)
 
 
 def found_at(value: Any, pointer: str) -> Any:

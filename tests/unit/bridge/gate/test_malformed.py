@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import time
 import tracemalloc
 
 import pytest
@@ -14,8 +15,11 @@ from bridge.gate.facts.samples import Arm
 from bridge.gate.interface import Report
 from bridge.gate.judging import BARE_ID, judge, judge_bytes
 from bridge.gate.kinds.distributed_e2e import differences
+from bridge.gate.reports import schema
+from bridge.gate.reports.uniqueness import is_unique
 from bridge.limits import REPORT_MAX_BYTES
 from tests.corpus.gate.breaks import honest
+from tests.corpus.gate.workloads import trained
 
 GARBAGE = {
     "empty": b"",
@@ -59,6 +63,51 @@ def test_where_a_sample_is_takes_no_search_and_equal_rows_have_places_of_their_o
     samples = tuple(Incomparable(output_tokens=1) for _ in range(3))
     arm = Arm(1, "speculative", "candidate", "engine", samples)
     assert [arm.pointer(sample) for sample in samples] == [f"/arms/1/samples/{place}" for place in range(3)]
+
+
+class IncomparableNumber(int):
+    """A stop token that nobody may compare with all the others to say whether it is there twice."""
+
+    def __eq__(self, other):
+        raise AssertionError("it was compared")
+
+    __hash__ = None
+
+
+def test_stop_tokens_beside_a_text_are_not_compared_with_each_other():
+    """Two million numbers and a text, which cannot be sorted, kept a judge busy for weeks."""
+    report = honest("smoke").report
+    report["config"]["stopping_ids"] = [IncomparableNumber(2), IncomparableNumber(5), "x"]
+    assert list(schema.problems(report, at_most=8)) == [("/config/stopping_ids/2", "'x' is not of type 'integer'")]
+    report["config"]["stopping_ids"] = [2, 5, 2]
+    assert list(schema.problems(report, at_most=8)) == [("/config/stopping_ids", "[2, 5, 2] has non-unique elements")]
+
+
+@pytest.mark.parametrize("items", [[1, True], [0, False], ["1", 1], [[], {}], [{"a": 1}, {"a": True}], ['"', ""]])
+def test_different_values_are_not_taken_for_one(items):
+    assert is_unique(items)
+
+
+@pytest.mark.parametrize("items", [[1, 1.0], [{"a": [1]}, {"a": [1.0]}], [None, None], ["a", "b", "a"], [1e20, 10**20]])
+def test_equal_values_are_one_however_a_number_is_written(items):
+    assert not is_unique(items)
+
+
+def test_rows_that_an_owners_schema_wants_distinct_are_not_compared_with_each_other():
+    case = trained(again=False)
+    rows = {"type": "array", "uniqueItems": True}
+    case.spec["workload"]["report_schema"] = {"type": "object", "properties": {"rows": rows}, "required": ["metrics"]}
+    for report in case.reports.values():
+        report["rows"] = [{"id": number} for number in range(3000)]
+    case.seal()
+    began_s = time.process_time()
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert verdict.decision == "evidence"
+    assert time.process_time() - began_s < 10.0  # forty seconds where each row is compared with every other
+    case.report["rows"].append({"id": 7.0})
+    case.seal()
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert {finding.code for finding in verdict.findings if finding.severity == "reject"} == {"G0-SCHEMA"}
 
 
 def test_a_prompt_that_two_rungs_repeat_a_thousand_times_is_not_compared_a_million_times():
