@@ -30,6 +30,7 @@ REPORT_JSON_MAX_DEPTH: Final = 32
 REPORTS_MAX_COUNT: Final = 64
 SAMPLE_MARK_MAX_BYTES: Final = 512
 SAMPLE_MARKS_MAX_COUNT: Final = 100_000
+SAMPLE_MARKS_MAX_BYTES: Final = 8 * MIB  # of them together, which a result holds beside the reports
 
 # One run on a host: defaults, tightened by preset and request, capped by policy.
 WALL_DEFAULT_S: Final = 600.0

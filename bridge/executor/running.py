@@ -121,7 +121,13 @@ class RunExecution:
         if self._own_reports:
             write_reports(self._directory.out, self._own_reports)
         declared = [output.path for output in self._spec.outputs]
-        imported = import_outputs(self._directory.out, stamp=self._since(), declared=declared, secrets=self._secrets)
+        imported = import_outputs(
+            self._directory.out,
+            stamp=self._since(),
+            declared=declared,
+            secrets=self._secrets,
+            marks_bytes=self._marks.bytes,
+        )
         for line in imported.refused:
             self._log.note(f"left behind: {line}")
         log = self._log.end()

@@ -17,12 +17,13 @@ from typing import Final
 from pydantic import ValidationError
 
 from bridge.executor.command.redaction import patterns
-from bridge.limits import SAMPLE_MARK_MAX_BYTES, SAMPLE_MARKS_MAX_COUNT
+from bridge.limits import SAMPLE_MARK_MAX_BYTES, SAMPLE_MARKS_MAX_BYTES, SAMPLE_MARKS_MAX_COUNT
 from bridge.records.run import SampleMark
 
 _POLL_MS: Final = 100
 _READ_BYTES: Final = 65536
 _LAST_READS: Final = 16  # when the command is over: as much as a pipe can hold, and no writer keeps us for ever
+_ADDED_BYTES: Final = 64  # at most, to a line that becomes a record: its time, and that there is no digest
 _FIELDS: Final = frozenset({"event", "sample", "token_digest"})
 _PLAN: Final = frozenset({"event", "samples"})
 
@@ -32,6 +33,7 @@ class MarkReader:
 
     Attributes:
         marks: accepted marks in order of arrival.
+        bytes: what they take in the record of a run, at most.
         dropped: lines that were too long, too many or no marks.
     """
 
@@ -42,6 +44,8 @@ class MarkReader:
         max_line_bytes: int = SAMPLE_MARK_MAX_BYTES,
         on_mark: Callable[[SampleMark], None] | None = None,
         on_plan: Callable[[int], None] | None = None,
+        *,
+        max_bytes: int = SAMPLE_MARKS_MAX_BYTES,
     ) -> None:
         """Begin.
 
@@ -51,11 +55,12 @@ class MarkReader:
             max_line_bytes: a longer line is dropped.
             on_mark: gets each accepted mark as it comes.
             on_plan: gets how many samples the program says that it will go through.
+            max_bytes: marks that would take more than this together are dropped.
         """
         self._patterns = tuple(pattern for secret in secrets for pattern in patterns(secret))
         self.marks: list[SampleMark] = []
-        self.dropped = 0
-        self._max_count = max_count
+        self.bytes = self.dropped = 0
+        self._max_count, self._max_bytes = max_count, max_bytes
         self._max_line_bytes = max_line_bytes
         self._on_mark, self._on_plan = on_mark, on_plan
         self._partial = bytearray()
@@ -78,7 +83,9 @@ class MarkReader:
         self._skipping = False
         if not line and not skipping:
             return
-        parsed = None if skipping or len(self.marks) >= self._max_count else self._parse(line, t_s)
+        size = len(line) + _ADDED_BYTES
+        full = len(self.marks) >= self._max_count or self.bytes + size > self._max_bytes
+        parsed = None if skipping or full else self._parse(line, t_s)
         if parsed is None:
             self.dropped += 1
         elif isinstance(parsed, int):
@@ -86,6 +93,7 @@ class MarkReader:
                 self._on_plan(parsed)
         else:
             self.marks.append(parsed)
+            self.bytes += size
             if self._on_mark is not None:
                 self._on_mark(parsed)
 

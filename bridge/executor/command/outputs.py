@@ -84,7 +84,9 @@ def start_stamp(out: Path) -> Stamp:
     return Stamp(facts.st_dev, facts.st_ino, facts.st_ctime_ns)
 
 
-def import_outputs(out: Path, *, stamp: Stamp, declared: Sequence[str], secrets: Iterable[str] = ()) -> Imported:
+def import_outputs(
+    out: Path, *, stamp: Stamp, declared: Sequence[str], secrets: Iterable[str] = (), marks_bytes: int = 0
+) -> Imported:
     """Read the files below `out`, declared ones first so that a flood of others cannot crowd them out.
 
     Args:
@@ -92,6 +94,7 @@ def import_outputs(out: Path, *, stamp: Stamp, declared: Sequence[str], secrets:
         stamp: what `start_stamp` returned before the run.
         declared: relative POSIX paths of the declared reports.
         secrets: a file that shows one of these is refused.
+        marks_bytes: what the run's sample marks take of the room that the result has for both.
     """
     result = Imported()
     try:
@@ -100,14 +103,17 @@ def import_outputs(out: Path, *, stamp: Stamp, declared: Sequence[str], secrets:
             if (facts.st_dev, facts.st_ino) != (stamp.device, stamp.inode):
                 result.refused.append("the report directory was replaced by another one")
             else:
-                _import(top, stamp.since_ns, declared, tuple(secrets), result)
+                room = _TOTAL_MAX_BYTES - marks_bytes
+                _import(top, stamp.since_ns, declared, tuple(secrets), result, room=room)
     except OSError as error:
         result.refused.append(f"the report directory cannot be read: {error.strerror}")
     del result.refused[REPORTS_MAX_COUNT:]
     return result
 
 
-def _import(top: int, since_ns: int, declared: Sequence[str], secrets: tuple[str, ...], result: Imported) -> None:
+def _import(
+    top: int, since_ns: int, declared: Sequence[str], secrets: tuple[str, ...], result: Imported, *, room: int
+) -> None:
     """Choose among the files there are and read them."""
     # By their names first: the list of a folder that holds more than is listed may end before it comes to them.
     paths = [path for path in dict.fromkeys(declared) if _is_file(top, path)]
@@ -115,7 +121,6 @@ def _import(top: int, since_ns: int, declared: Sequence[str], secrets: tuple[str
     if len(paths) > REPORTS_MAX_COUNT:
         result.hits.append(_hit("reports", REPORTS_MAX_COUNT, len(paths)))
         result.refused += [f"{path!r}: more than {REPORTS_MAX_COUNT} files" for path in paths[REPORTS_MAX_COUNT:]]
-    room = _TOTAL_MAX_BYTES
     spelt: dict[str, str] = {}
     for path in paths[:REPORTS_MAX_COUNT]:
         if (other := _spelt_otherwise(path, spelt)) is not None:

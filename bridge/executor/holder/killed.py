@@ -33,7 +33,9 @@ def killed_run(
     left = 0 if rebooted else kill_leftovers(facts.pid, facts.started, facts.marker)
     why = "the machine was restarted while it ran" if rebooted else "its supervisor was killed"
     declared = [output.path for output in job.spec.outputs]
-    imported = import_outputs(Path(facts.out), stamp=facts.stamp, declared=declared, secrets=job.secrets)
+    imported = import_outputs(
+        Path(facts.out), stamp=facts.stamp, declared=declared, secrets=job.secrets, marks_bytes=len(marks)
+    )
     if left:
         log += f"[kakeya] {left} processes outlived the supervisor and were killed\n".encode()
     return Execution(

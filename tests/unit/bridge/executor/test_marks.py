@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.executor.command.marks import MarkListener, MarkReader
+from bridge.limits import SAMPLE_MARKS_MAX_BYTES, SAMPLE_MARKS_MAX_COUNT
 
 
 def line(**fields) -> bytes:
@@ -63,6 +64,25 @@ def test_marks_beyond_the_count_are_dropped_and_counted():
         reader.feed(START, 0.0)
 
     assert (len(reader.marks), reader.dropped) == (3, 2)
+
+
+def test_marks_beyond_their_bytes_are_dropped_and_counted():
+    size = len(START[:-1]) + 64
+    reader = MarkReader(max_bytes=2 * size + size // 2)
+    for _ in range(5):
+        reader.feed(START, 123_456.789_012_345_678)
+
+    assert (len(reader.marks), reader.dropped, reader.bytes) == (2, 3, 2 * size)
+    assert sum(len(mark.canonical()) + 1 for mark in reader.marks) <= reader.bytes
+
+
+def test_as_many_of_the_longest_marks_as_there_may_be_leave_a_result_room():
+    """A record of fifty megabytes fits into no result: such a run was judged again and again, and never ended."""
+    reader = MarkReader()
+    reader.feed(line(event="start", sample="x" * 440) * SAMPLE_MARKS_MAX_COUNT, 1.0)
+
+    assert sum(len(mark.canonical()) + 1 for mark in reader.marks) <= SAMPLE_MARKS_MAX_BYTES
+    assert len(reader.marks) + reader.dropped == SAMPLE_MARKS_MAX_COUNT
 
 
 def test_a_line_without_an_end_is_counted_once_it_is_clear_that_none_comes():

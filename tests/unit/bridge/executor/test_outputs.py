@@ -11,7 +11,7 @@ import pytest
 
 from bridge.bus.tree import check_path
 from bridge.executor.command.outputs import import_outputs, start_stamp
-from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
+from bridge.limits import LOG_MAX_BYTES, REPORT_MAX_BYTES, REPORTS_MAX_COUNT, RESULT_MAX_BYTES
 from bridge.system.clock import ClockReading
 
 
@@ -49,6 +49,18 @@ def test_a_report_comes_in_with_its_digest(out):
         ("report.json", 2, hashlib.sha256(b"{}").hexdigest(), True)
     ]
     assert (result.refused, result.hits) == ([], [])
+
+
+def test_reports_and_marks_share_the_room_of_a_result(out):
+    stamp = start_stamp(out)
+    (out / "a.json").write_bytes(b"12345")
+    (out / "b.json").write_bytes(b"678")
+    marks_bytes = RESULT_MAX_BYTES - 2 * LOG_MAX_BYTES - 7
+    result = import_outputs(out, stamp=stamp, declared=("a.json", "b.json"), marks_bytes=marks_bytes)
+
+    assert list(result.reports) == ["a.json"]
+    assert result.refused == ["'b.json': 3 bytes, at most 2 are taken"]
+    assert [(hit.limit, hit.bound, hit.observed) for hit in result.hits] == [("report_bytes", 2, 3)]
 
 
 def test_of_names_that_a_mac_takes_for_one_the_first_comes_in(out):
