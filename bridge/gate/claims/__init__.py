@@ -5,10 +5,10 @@ Knows which findings take which premise from which claim, not what the findings 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
+from itertools import islice
 from typing import Any, Final, Literal
 
 from pydantic import ValidationError
@@ -25,6 +25,11 @@ from bridge.records.workload import WorkloadDefinition
 
 Role = Literal["primary", "secondary"]
 CONFIDENCE: Final = 0.95
+CLAIMS_MAX_COUNT: Final = 500
+"""Of one report; a result has room for no verdict that says of a hundred thousand rows what each is worth."""
+WHY_MAX_CHARS: Final = 1 << 20
+"""Of all claims together: each repeats what was found. Beyond it each premise has the beginning of its first reason."""
+_WHY_SHORT_CHARS: Final = 200
 
 
 @dataclass(frozen=True)
@@ -76,14 +81,25 @@ def claim_drafts(report: Report, evidence: Evidence) -> tuple[ClaimDraft, ...]:
 
     Raises:
         ValueError: one of them fits into no verdict: a number that is not finite, a text with a control character or
-            without end, a metric that its kind does not declare. What else is wrong with a report may raise anything;
-            who asks is a rule, or takes none.
+            without end, a metric that its kind does not declare; or all of them do not. What else is wrong with a
+            report may raise anything; who asks is a rule, or takes none.
     """
     place = "bridge.gate.claims.workload" if report.kind == WORKLOAD else f"bridge.gate.kinds.{report.kind}"
     recompute = import_module(place).recompute
     kind = kind_declared(report, evidence)
-    fitting = partial(_that_fits, kind=kind)
-    return evidence.derived(("drafts", report.path), lambda: tuple(map(fitting, recompute(report, evidence))))
+    return evidence.derived(("drafts", report.path), lambda: _all_that_fit(recompute(report, evidence), kind))
+
+
+def _all_that_fit(drafts: Iterable[ClaimDraft], kind: Kind) -> tuple[ClaimDraft, ...]:
+    """Return drafts as they are.
+
+    Raises:
+        ValueError: a verdict cannot hold one of them, or so many.
+    """
+    fitting = tuple(_that_fits(draft, kind) for draft in islice(drafts, CLAIMS_MAX_COUNT + 1))
+    if len(fitting) > CLAIMS_MAX_COUNT:
+        raise ValueError(f"more than {CLAIMS_MAX_COUNT} claims follow from its rows, which no verdict can hold")
+    return fitting
 
 
 def _that_fits(draft: ClaimDraft, kind: Kind) -> ClaimDraft:
@@ -176,11 +192,27 @@ def results(evidence: Evidence, found: Sequence[Held], looked: Sequence[Register
             fallen = _fallen(draft, report, found)
             out.append(_result(draft, report, evidence, fallen, looked))
         akin |= _akin(wanted, recomputed, kind_declared(report, evidence))
+    out = _briefly(out)
     if wanted is None:
         return tuple(out)
     if any(claim.id == wanted for claim in out):
         return tuple(claim.evolve(role="primary" if claim.id == wanted else "secondary") for claim in out)
     return tuple(claim if claim.id in akin else claim.evolve(role="secondary") for claim in out)
+
+
+def _briefly(claims: list[ClaimResult]) -> list[ClaimResult]:
+    """Return claims with as much of their reasons as a verdict has room for."""
+    if sum(len(reason) for claim in claims for result in claim.premises for reason in result.why) <= WHY_MAX_CHARS:
+        return claims
+    return [claim.evolve(premises=tuple(map(_brief, claim.premises))) for claim in claims]
+
+
+def _brief(result: PremiseResult) -> PremiseResult:
+    """Return a premise with the beginning of the first reason that took it."""
+    if not result.why:
+        return result
+    more = f", and {len(result.why) - 1} more" if len(result.why) > 1 else ""
+    return result.evolve(why=(f"{result.why[0][:_WHY_SHORT_CHARS]}{more}",))
 
 
 def _akin(wanted: str | None, drafts: Sequence[ClaimDraft], kind: Kind) -> set[str]:

@@ -11,13 +11,16 @@ import tracemalloc
 import pytest
 
 from bridge import strictjson
+from bridge.gate import claims
+from bridge.gate.derivation import derive
 from bridge.gate.facts.samples import Arm
 from bridge.gate.interface import Report
-from bridge.gate.judging import BARE_ID, judge, judge_bytes
+from bridge.gate.judging import BARE_ID, evidence_of, judge, judge_bytes
 from bridge.gate.kinds.distributed_e2e import differences
 from bridge.gate.reports import schema
 from bridge.gate.reports.uniqueness import is_unique
 from bridge.limits import REPORT_MAX_BYTES
+from bridge.records.verdict import Finding
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.workloads import trained
 
@@ -179,6 +182,36 @@ def test_a_number_that_its_kind_does_not_declare_ends_in_a_verdict():
     (finding,) = (finding for finding in verdict.findings if finding.code == "G4-CLAIM")
     assert finding.message.endswith(f"is no metric of the kind {case.report['kind']}")
     assert not [claim for claim in verdict.claims if claim.decision == "evidence"]
+
+
+def test_rows_that_make_more_claims_than_a_verdict_holds_make_none():
+    """No result held a verdict of a hundred thousand claims: such a run was judged again and again, and never ended."""
+    case = honest("verify_cost")
+    (row, *_) = case.report["rows"]["draft"]
+    contexts = range(1, claims.CLAIMS_MAX_COUNT + 1)
+    case.report["rows"]["draft"] = [row | {"context_tokens": tokens} for tokens in contexts]
+    case.seal()
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert (verdict.decision, verdict.claims) == ("rejected", ())
+    (finding,) = (finding for finding in verdict.findings if finding.code == "G4-CLAIM")
+    assert finding.message == "more than 500 claims follow from its rows, which no verdict can hold"
+    derived = derive(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert derived.reports[0].numbers == ()
+
+
+def test_reasons_that_would_fill_a_result_are_named_by_the_first_of_them():
+    case = honest("verify_cost")
+    evidence = evidence_of(case.run_id, case.files(), case.record_value(), case.spec_value())
+    finding = Finding(
+        code="G4-ROWS", severity="violation", premise="times", report=None, where="", message="m" * 2000, remedy="r"
+    )
+    every = [claims.Held(finding.evolve(message=f"{number} {'m' * 1990}"), ()) for number in range(600)]
+    whole, brief = (claims.results(evidence, every[:count], ()) for count in (2, 600))
+    reasons = [result.why for claim in whole for result in claim.premises if result.premise == "times"]
+    assert {tuple(map(len, why)) for why in reasons} == {(2001, 2001)}
+    reasons = [result.why for claim in brief for result in claim.premises if result.premise == "times"]
+    assert set(reasons) == {(f"G4-ROWS: 0 {'m' * 189}, and 599 more",)}
+    assert [claim.decision for claim in brief] == [claim.decision for claim in whole]
 
 
 def test_a_rule_that_cannot_look_is_a_finding():
