@@ -12,7 +12,7 @@ from typing import Final
 
 from bridge.gate.declared.row_views import StatedRpc
 from bridge.gate.facts.launch_series import Series, series_of
-from bridge.gate.facts.samples import Arm, arms_of, depth_of
+from bridge.gate.facts.samples import Arm, Sample, arms_of, depth_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import (
     COMMIT_COMPARISON,
@@ -143,12 +143,15 @@ def redraw_arm_order(report: Report, evidence: Evidence) -> Iterator[Violation]:
     if series is not None:  # which arm goes next is drawn by who hands out the turns
         yield from _drawn_blocks(series, arms, evidence)
         return
-    placed = [(s["launch"], s["order_index"], arm.name, s) for arm in arms for s in arm.samples]
-    launches = sorted({launch for launch, *_ in placed})
+    placed: dict[int, list[tuple[int, str, Sample]]] = {}
+    for arm in arms:
+        for sample in arm.samples:
+            placed.setdefault(sample["launch"], []).append((sample["order_index"], arm.name, sample))
+    launches = sorted(placed)
     if launches != list(range(len(launches))):
         yield Violation(f"launches {launches}, expected 0, 1, … without gaps")
     for launch in launches:
-        rows = sorted(((index, name, s) for number, index, name, s in placed if number == launch), key=lambda r: r[0])
+        rows = sorted(placed[launch], key=lambda row: row[0])
         if [index for index, *_ in rows] != list(range(len(rows))):
             yield Violation(f"launch {launch}: order_index is not 0, 1, … {len(rows) - 1}", "/arms")
             continue

@@ -166,7 +166,9 @@ def _study_bytes(report: Report, caches: tuple[CacheShape, ...]) -> Iterator[Vio
 
 def _sample_caches(report: Report, evidence: Evidence, caches: tuple[CacheShape, ...]) -> Iterator[Violation]:
     rows = report.body["rows"]["errors"] if report.kind == KV_QUANTISATION else []
-    stored = {arm: max(row["bits"] for row in rows if row["arm"] == arm) for arm in {row["arm"] for row in rows}}
+    stored: dict[str, float] = {}
+    for row in rows:
+        stored[row["arm"]] = max(row["bits"], stored.get(row["arm"], 0.0))
     for arm in arms_of(report, evidence).all:
         native = arm.role != "candidate"
         if not native and report.kind != KV_QUANTISATION:

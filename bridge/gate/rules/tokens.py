@@ -71,7 +71,7 @@ def _listed_answers(arm: Arm) -> Iterator[Violation]:
     """Yield the first answer that counts as right and names what another prompt asks for."""
     known = {sample["expected"] for sample in arm.samples if sample["expected"] is not None}
     for sample in arm.samples:
-        others = first_words(sample["text"]) & known - {sample["expected"]} if sample["correct"] else ()
+        others = (first_words(sample["text"]) & known) - {sample["expected"]} if sample["correct"] else ()
         if others:
             said = f"its first line names {len(others)} answers of other prompts beside its own: a list is no answer"
             yield Violation(said, arm.pointer(sample), severity="violation", arms=(arm.name,))

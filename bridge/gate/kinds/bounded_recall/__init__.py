@@ -179,7 +179,7 @@ def require_every_answer(report: Report, evidence: Evidence) -> Iterator[Violati
     for index, answer in enumerate(report.body["rows"]["answers"]):
         for message in _answer_problems(answer, named.get(answer["arm"]), report):
             yield Violation(message, f"/rows/answers/{index}")
-        if answer["correct"] and first_words(answer["text"]) & asked - {answer["expected"]}:
+        if answer["correct"] and (first_words(answer["text"]) & asked) - {answer["expected"]}:
             said = "its first line names what other prompts ask for beside its own: a list is no answer"
             yield Violation(said, f"/rows/answers/{index}", severity="violation", arms=(answer["arm"],))
 

@@ -81,11 +81,13 @@ def _generations(blocks: Sequence[StatedDrafterParityBlock], rows: Sequence[Stat
     prompts = [row["prompt_id"] for row in rows]
     if len(set(prompts)) != len(prompts) or len({row["prompt_digest"] for row in rows}) != len(prompts):
         yield Violation("a prompt was generated twice", "/rows/generations")
-    if rows and {block["prompt_id"] for block in blocks} != set(prompts):
+    by_prompt: dict[str, list[StatedDrafterParityBlock]] = {}
+    for block in blocks:
+        by_prompt.setdefault(block["prompt_id"], []).append(block)
+    if rows and by_prompt.keys() != set(prompts):
         yield Violation("blocks and generations are of different prompts", "/rows")
     for row in rows:
-        mine = [block for block in blocks if block["prompt_id"] == row["prompt_id"]]
-        for message in _block_steps(mine, row):
+        for message in _block_steps(by_prompt.get(row["prompt_id"], ()), row):
             yield Violation(f"{row['prompt_id']}: {message}", "/rows/blocks")
     for index, row in enumerate(rows):
         yield from _committed(row, f"/rows/generations/{index}")

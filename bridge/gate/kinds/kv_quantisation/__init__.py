@@ -140,7 +140,10 @@ def require_complete_errors(report: Report, evidence: Evidence) -> Iterator[Viol
     for one, count in Counter((row["arm"], row["layer"], row["side"]) for row in rows).items():
         if count > 1:
             yield Violation(f"{one} occurs {count} times", "/rows/errors")
-    named = {row["arm"] for row in rows}
+    by_arm: dict[str, list[StatedError]] = {}
+    for row in rows:
+        by_arm.setdefault(row["arm"], []).append(row)
+    named = set(by_arm)
     sides = Counter((row["arm"], row["layer"]) for row in rows)
     for place, count in sides.items():
         if count != 2:
@@ -154,11 +157,11 @@ def require_complete_errors(report: Report, evidence: Evidence) -> Iterator[Viol
         key = (row["layer"], row["side"])
         if reference.setdefault(key, (row["values"], row["reference_sq"])) != (row["values"], row["reference_sq"]):
             yield Violation(f"layer {key[0]} {key[1]}: another reference than elsewhere", f"/rows/errors/{index}")
-    layers = {name: sorted((row["layer"], row["side"]) for row in rows if row["arm"] == name) for name in named}
+    layers = {name: sorted((row["layer"], row["side"]) for row in mine) for name, mine in by_arm.items()}
     if len({tuple(found) for found in layers.values()}) > 1:
         yield Violation("arms have errors of different layers", "/rows/errors")
-    for name in named:
-        covered = {row["layer"] for row in rows if row["arm"] == name}
+    for name, mine in by_arm.items():
+        covered = {row["layer"] for row in mine}
         if covered != set(range(max(covered) + 1)):
             yield Violation(f"arm {name!r}: layers {sorted(covered)} are not 0, 1, … without gaps", "/rows/errors")
     yield from _code_limits(rows)

@@ -13,7 +13,7 @@ from bridge.gate.claims import CONFIDENCE, ClaimDraft, generation
 from bridge.gate.claims.speed import baseline_name, earlier_arms, noise_floor, stops_of, time_ratio
 from bridge.gate.facts import peer_isolation
 from bridge.gate.facts.launch_series import load_of
-from bridge.gate.facts.samples import Arm, Arms, arms_of, by_prompt
+from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import REQUEST_CODE
 from bridge.gate.rule import report_rule
@@ -75,9 +75,10 @@ def _launches(arms: Arms) -> list[Launch]:
     """Return for each launch the logarithm of the baseline's total time over the peer's, on the prompts of both."""
     if arms.candidate is None:
         return []
+    candidate, *references = (_totals(arm) for arm in (arms.candidate, *arms.reference))
     found = []
-    for number in sorted({sample["launch"] for sample in arms.candidate.measured}):
-        ours, *theirs = (_totals(arm, number) for arm in (arms.candidate, *arms.reference))
+    for number, ours in sorted(candidate.items()):
+        theirs = [launches.get(number, {}) for launches in references]
         common = [prompt for prompt in ours if all(prompt in side for side in theirs)]
         mine = math.fsum(ours[prompt] for prompt in common)
         native = math.fsum(side[prompt] for side in theirs for prompt in common) / len(theirs)
@@ -86,10 +87,18 @@ def _launches(arms: Arms) -> list[Launch]:
     return found
 
 
-def _totals(arm: Arm, launch: int) -> dict[str, float]:
-    """Return seconds from prompt to last token by prompt of a launch, repeats averaged."""
-    met = by_prompt(sample for sample in arm.measured if sample["launch"] == launch)
-    return {prompt: sum(s["stages"]["total_s"] for s in samples) / len(samples) for prompt, samples in met.items()}
+def _totals(arm: Arm) -> dict[int, dict[str, float]]:
+    """Return by launch the seconds from prompt to last token of each prompt, repeats averaged."""
+    launches: dict[int, list[Sample]] = {}
+    for sample in arm.measured:
+        launches.setdefault(sample["launch"], []).append(sample)
+    return {
+        number: {
+            prompt: sum(s["stages"]["total_s"] for s in samples) / len(samples)
+            for prompt, samples in by_prompt(measured).items()
+        }
+        for number, measured in launches.items()
+    }
 
 
 @report_rule(

@@ -14,9 +14,11 @@ from bridge import strictjson
 from bridge.gate import claims
 from bridge.gate.derivation import derive
 from bridge.gate.facts.samples import Arm
-from bridge.gate.interface import Report
+from bridge.gate.interface import Evidence, Report, Skip
 from bridge.gate.judging import BARE_ID, evidence_of, judge, judge_bytes
 from bridge.gate.kinds.distributed_e2e import differences
+from bridge.gate.profiles import named
+from bridge.gate.registry import rules
 from bridge.gate.reports import schema
 from bridge.gate.reports.uniqueness import is_unique
 from bridge.limits import REPORT_MAX_BYTES
@@ -133,6 +135,66 @@ def test_a_prompt_that_two_rungs_repeat_a_thousand_times_is_not_compared_a_milli
     ):
         ((_, problem),) = differences(report, theirs, mine)
         assert problem == "other tokens came out"
+
+
+def a_launch_each(report):
+    places = [{"launch": number, "order_index": 0, "prompt_id": str(number)} for number in range(15_000)]
+    for arm in report["arms"]:
+        arm["samples"] = [arm["samples"][-1] | place for place in places]
+
+
+def an_answer_each(report):
+    sample = report["arms"][0]["samples"][-1]
+    texts = map(str, range(60_000))
+    report["arms"] = [report["arms"][0] | {"samples": [sample | {"expected": text, "text": text} for text in texts]}]
+
+
+def a_prompt_each(report):
+    (block, *_), (generation, *_) = report["rows"]["blocks"], report["rows"]["generations"]
+    names = [{"prompt_id": str(number)} for number in range(30_000)]
+    report["rows"] |= {"blocks": [block | name for name in names], "generations": [generation | name for name in names]}
+
+
+def an_arm_each(report):
+    (row, *_) = report["rows"]["errors"]
+    report["rows"]["errors"] = [row | {"arm": f"affine8-{number}"} for number in range(30_000)]
+
+
+def a_path_each(report):
+    report["config"]["paths"] = [f"tests/{number}.py" for number in range(60_000)]
+    report["rows"]["command"] = ["pytest", *report["config"]["paths"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "base", "fill"),
+    [
+        ("G4-ORDER", "smoke", a_launch_each),
+        ("G4-ANSWERS", "smoke", an_answer_each),
+        ("G4-PARITY", "drafter_parity", a_prompt_each),
+        ("G4-ERRORS", "kv_quantisation", an_arm_each),
+        ("G4-TESTS", "suite", a_path_each),
+    ],
+)
+def test_a_rule_looks_at_a_full_report_at_a_cost_that_grows_with_its_rows(code, base, fill):
+    """Each of them took half a minute and more where it went through all rows for each of them."""
+    report = honest(base).report
+    fill(report)
+    evidence = Evidence((Report("report.json", b"", report),), None, None, named("default", "claim"))
+    began_s = time.process_time()
+    outcome = rules()[code](evidence)
+    assert not isinstance(outcome, Skip)
+    list(outcome)
+    assert time.process_time() - began_s < 12.0
+
+
+def test_a_ratio_over_launches_is_computed_at_a_cost_that_grows_with_its_samples():
+    report = honest("request_code").report
+    a_launch_each(report)
+    evidence = Evidence((Report("report.json", b"", report),), None, None, named("default", "claim"))
+    began_s = time.process_time()
+    (ratio, *_) = claims.claim_drafts(evidence.reports[0], evidence)
+    assert ratio.n == 15_000
+    assert time.process_time() - began_s < 12.0
 
 
 def test_a_hundred_megabytes_are_refused_without_being_read():
