@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -100,13 +100,37 @@ def masked_below(read_only: Iterable[str], interpreter: Iterable[str]) -> dict[s
     Raises:
         SandboxUnavailableError: a declared folder holds too many entries to be walked before each run.
     """
-    paths = {path for folder in read_only for path in _walk(folder, depth=None)}
-    paths.update(path for folder in interpreter for path in _walk(folder, depth=_PREFIX_DEPTH))
+    declared, programs = tuple(read_only), tuple(interpreter)
+    entries = [entry for folder in declared for entry in _walk(folder, depth=None)]
+    entries += [entry for folder in programs for entry in _walk(folder, depth=_PREFIX_DEPTH)]
+    folders = {folder: os.path.realpath(folder) for folder in _mounted((*declared, *programs))}
+    paths = {path for entry in entries for path in _places(entry, folders)}
     return {path: Path(path).is_dir() for path in sorted(paths)}
 
 
-def _walk(top: str, depth: int | None) -> Iterator[str]:
-    """Yield real paths of sockets and credentials below a folder, without following links to folders."""
+def _mounted(paths: Collection[str]) -> Iterator[str]:
+    """Yield the paths that are shown by themselves: one below another is there as it lies, link or folder."""
+    yield from (path for path in paths if not any(str(parent) in paths for parent in Path(path).parents))
+
+
+def _places(entry: os.DirEntry[str], folders: Mapping[str, str]) -> Iterator[str]:
+    """Yield where a run sees a socket or credential: a link, by every other name of what it leads to.
+
+    Args:
+        entry: the socket, credential or link.
+        folders: that are shown, by the name under which they are, with their real places.
+    """
+    if not entry.is_symlink():
+        yield entry.path
+        return
+    target = Path(os.path.realpath(entry.path))
+    for folder, real in folders.items():
+        if target.is_relative_to(real):
+            yield str(Path(folder) / target.relative_to(real))
+
+
+def _walk(top: str, depth: int | None) -> Iterator[os.DirEntry[str]]:
+    """Yield sockets, credentials and links of their names below a folder, without following links to folders."""
     pending, count = [(top, 1)], 0
     while pending:
         folder, level = pending.pop()
@@ -122,9 +146,7 @@ def _walk(top: str, depth: int | None) -> Iterator[str]:
             )
         for entry in entries:
             if _is_credential(entry.path) or _is_socket(entry):
-                real = os.path.realpath(entry.path)
-                if Path(real).is_relative_to(os.path.realpath(top)):
-                    yield entry.path if not entry.is_symlink() else real
+                yield entry
             elif entry.is_dir(follow_symlinks=False) and (depth is None or level < depth):
                 pending.append((entry.path, level + 1))
 

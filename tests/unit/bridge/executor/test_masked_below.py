@@ -44,3 +44,18 @@ def test_what_the_hugging_face_tools_and_git_keep_beside_models_is_masked(tmp_pa
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
     assert masked_below([str(root)], []) == {str(path): False for path in secret}
+
+
+@pytest.mark.parametrize("name", [".netrc", ".ssh"])
+def test_what_a_link_of_a_credentials_name_leads_to_is_masked_where_the_run_sees_it(tmp_path: Path, name: str) -> None:
+    root = Path(os.path.realpath(tmp_path))
+    for folder in ("disk", "other"):
+        (root / folder / "plain").mkdir(parents=True)
+    (root / "models").symlink_to("disk")  # as the policy names it, and as the folder is mounted
+    (root / "disk" / name).symlink_to("plain")
+    (root / "disk" / "deep").mkdir()
+    (root / "disk" / "deep" / name).symlink_to(root / "other" / "plain")
+    models, other = str(root / "models"), str(root / "other")
+    assert masked_below([models], []) == {f"{models}/plain": True}
+    assert masked_below([models, other], []) == {f"{models}/plain": True, f"{other}/plain": True}
+    assert masked_below([other], []) == {}
