@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -55,7 +56,8 @@ def metric_problem(metric: MetricDefinition, value: Any) -> str | None:
             listed = found_at(value, metric.items)
             if not isinstance(listed, list) or not listed:
                 return f"{metric.items} holds no list of items"
-            distinct = {strictjson.encode(item) for item in listed}
+            # Escaped, because a program may write half of a character, which has no bytes of UTF-8.
+            distinct = {json.dumps(item, sort_keys=True) for item in listed}
             for item in listed:
                 counts(item, metric.correct)
             whole = isinstance(listed[0], dict)

@@ -299,6 +299,20 @@ def solved(*right, of=100, aggregate="share", again=False):
     return case.seal()
 
 
+def test_an_item_with_half_of_a_character_counts_as_any_other_and_once():
+    """Programs write one where a text is cut in the middle of an emoji; such a report was refused: `utf-8`."""
+    case = solved(90)
+    ((path, report),) = case.reports.items()
+    items = report["metrics"]["items"]
+    items[0]["text"] = "\ud83d"
+    case.reports = {}
+    case.raw[path] = json.dumps(report).encode()
+    assert claim(case.seal()).wording.startswith("final_loss 0.900 [0.823, 0.951] 95 %, 90 of 100 items")
+    items[1] = items[0]
+    case.raw[path] = json.dumps(report).encode()
+    assert [finding.message for finding in verdict(case.seal()).findings] == ["final_loss: 1 items occur twice"]
+
+
 def test_a_share_of_one_cell_of_several_has_the_interval_of_one_that_could_be_chosen():
     alone, case = claim(solved(90)), solved(90)
     assert alone.wording.startswith("final_loss 0.900 [0.823, 0.951] 95 %, 90 of 100 items, higher is better"), alone
