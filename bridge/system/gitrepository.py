@@ -110,14 +110,18 @@ class BareRepository:
 
         Tools that drop empty folders, and a power cut, leave one that git takes for none.
         """
-        head, config = self.path / "HEAD", self.path / "config"
-        if (self.path / "refs").is_dir() and config.exists() and head.exists() and head.stat().st_size:
+        head = self.path / "HEAD"
+        if (self.path / "refs").is_dir() and (self.path / "config").exists() and head.exists() and head.stat().st_size:
             return
         for folder in (self.path, self.objects, self.objects / "info", self.objects / "pack", self.path / "refs"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(config, _CONFIG_FILE.encode("ascii"), durable=False)
+        self.restore_config()
         # HEAD is written last: a repository that has it is complete.
         write_atomically(head, b"ref: refs/heads/none\n", durable=False)
+
+    def restore_config(self) -> None:
+        """Write the configuration anew; a fetch of a part notes its whole URL there, from which reads get the rest."""
+        write_atomically(self.path / "config", _CONFIG_FILE.encode("ascii"), durable=False)
 
     def run(
         self,

@@ -286,6 +286,8 @@ class GitStore:
             if missing:
                 options = [f"--depth={commits}", *((_SHALLOW_TREES,) if shallow_trees else ())]
                 finished = store._fetch([*options, *missing], max_bytes, checked=checked, patient=patient)
+                if shallow_trees:
+                    store._repository.restore_config()
                 # What was not checked may be all here although git could not walk it, so its reader decides; of what
                 # breaks the bound, the commits may be here and what they lead to is not.
                 broken = checked or finished.hit_file_bound

@@ -61,6 +61,24 @@ def test_a_ref_comes_with_its_listing_although_another_is_not_there(store: GitSt
     assert reader._missing({"claim": made.oid}) == {}
 
 
+def test_what_a_fetch_left_out_is_not_fetched_by_who_reads(store: GitStore, tmp_path: Path) -> None:
+    remote = tmp_path / "remote.git"
+    git("config", "uploadpack.allowFilter", "true", cwd=remote)
+    large = blob(os.urandom(100_000))
+    top = tree([TreeEntry(REGULAR, b"large", large.oid)])
+    made = commit(top.oid, (), 0, "x")
+    store.write([large, top, made])
+    store.push([RefUpdate("refs/x/1", made.oid, None)])
+    reader = GitStore(Route(f"file://{remote}", "there", (), is_local=True), tmp_path / "reader")
+    (tmp_path / "reader" / "control.git" / "pruning").touch()  # nothing is looked up before the fetch then
+    part = reader.isolate("peek", [made.oid], max_bytes=10**6, checked=False, shallow_trees=True)
+    with part.reader() as objects:
+        assert objects.read(top.oid, "tree", 1000) == top.data
+        with pytest.raises(MissingObjectError):
+            objects.read(large.oid, "blob", 10**6)
+    assert "promisor" not in (tmp_path / "reader" / "isolated" / "peek.git" / "config").read_text()
+
+
 def test_what_was_fetched_or_pushed_long_ago_goes_and_what_was_built_stays(store: GitStore, tmp_path: Path) -> None:
     control, day_s = tmp_path / "state" / "control.git", 24 * 3600
     top = tree([])
