@@ -193,7 +193,7 @@ def profile(
             *_subpaths([*_SYSTEM_FOLDERS, *readable]),
         ),
         _rule("file-read* file-test-existence file-write* file-ioctl", *_literals(_DEVICES)),
-        _rule("file-read* file-test-existence file-map-executable file-write*", *_subpaths(writable)),
+        _rule("file-read* file-test-existence file-map-executable process-exec file-write*", *_subpaths(writable)),
         _rule("ipc-posix-shm* ipc-posix-sem*", *(f'(ipc-posix-name-regex #"{name}")' for name in _SHARED_NAMES)),
         _rule("mach-lookup", *(f"(global-name {quoted(name)})" for name in _SERVICES)),
         _rule("iokit-open", *(f"(iokit-user-client-class {quoted(name)})" for name in _GPU_CLIENTS)),

@@ -73,6 +73,7 @@ FILES = [
     ("file-read-data", f"{MODELS}/tiny/model.safetensors", True, True, "a model folder of the policy"),
     ("file-read-data", "/users/OWNER/Models/Tiny/model.safetensors", True, True, "APFS ignores case, rules do not"),
     ("file-write-data", f"{RUN}/work/main.py", True, True, "its own folder"),
+    ("process-exec", f"{RUN}/work/main.py", False, True, "a program that it built, as on Linux"),
     ("file-write-data", "/dev/null", True, True, "a device"),
     ("file-write-data", f"{MODELS}/tiny/model.safetensors", False, False, "readable only"),
     ("file-read-data", f"{MODELS}/.netrc", False, False, "a credential below an allowed folder"),
