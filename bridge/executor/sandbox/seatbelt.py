@@ -76,8 +76,8 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _rule(actions: str, *filters: str) -> str:
-    return f"(allow {actions}\n  " + "\n  ".join(filters) + ")"
+def _rule(operations: str, *filters: str, action: str = "allow") -> str:
+    return f"({action} {operations}\n  " + "\n  ".join(filters) + ")"
 
 
 def _subpaths(paths: Iterable[str]) -> list[str]:
@@ -148,6 +148,11 @@ def _real(path: str) -> str:
     return spell(os.path.realpath(path))
 
 
+def _place(folder: Path) -> str:
+    """Return the real place of a run's own folder, also where a command before put a link there."""
+    return str(Path(_real(str(folder.parent))) / folder.name)
+
+
 def profile(
     readable: Iterable[str],
     writable: Iterable[str],
@@ -194,6 +199,9 @@ def profile(
         ),
         _rule("file-read* file-test-existence file-write* file-ioctl", *_literals(_DEVICES)),
         _rule("file-read* file-test-existence file-map-executable process-exec file-write*", *_subpaths(writable)),
+        # The folders themselves stay: through a link in the place of one the supervisor would open, empty or give to
+        # the next command what is the owner's.
+        _rule("file-write-create file-write-unlink", *_literals(writable), action="deny"),
         _rule("ipc-posix-shm* ipc-posix-sem*", *(f'(ipc-posix-name-regex #"{name}")' for name in _SHARED_NAMES)),
         _rule("mach-lookup", *(f"(global-name {quoted(name)})" for name in _SERVICES)),
         _rule("iokit-open", *(f"(iokit-user-client-class {quoted(name)})" for name in _GPU_CLIENTS)),
@@ -210,8 +218,8 @@ def profile(
         rules.append(_rule("file-read*", '(subpath "/private/etc/ssl")'))
     hidden = _subpaths(masked)
     if hidden:
-        closed = _rule("file-read* file-test-existence file-write* network-outbound", *hidden)
-        rules.append(closed.replace("(allow", "(deny", 1))
+        closed = "file-read* file-test-existence file-write* network-outbound"
+        rules.append(_rule(closed, *hidden, action="deny"))
     return "\n".join(rules) + "\n"
 
 
@@ -299,16 +307,16 @@ def profile_of(spec: JobSpec, directory: RunDirectory, port: int | None = None) 
         devices=False,
         platform_paths=False,
     )
-    folders = [str(folder) for folder in (directory.work, directory.out, directory.home, directory.tmp)]
+    folders = [_place(folder) for folder in (directory.work, directory.out, directory.home, directory.tmp)]
     tools = spec.code == "request" or spec.takes_programs_as_they_are
     readable = [*allow.declared, *(path for path in shared_folders(tools=tools) if Path(path).exists())]
     aliases = (*_ALIASES, *(_TOOL_ALIASES if tools else ()))
-    lookups = (*_SYSTEM_FOLDERS, *aliases, *programs, *spec.sandbox.read_only, *readable, *folders)
+    lookups = (*_SYSTEM_FOLDERS, *aliases, *programs, *spec.sandbox.read_only, *readable, str(directory.root))
     # The kernel compares real paths: /tmp is a link to /private/tmp there. But it also asks for the metadata of each
     # link on the way to one, at the link's own place (ai-jail issue 124, omnigent issue 2049).
     return profile(
         [_real(path) for path in readable],
-        [_real(folder) for folder in folders],
+        folders,
         network=spec.sandbox.network,
         port=port,
         masked=[_real(path) for path in allow.masked],

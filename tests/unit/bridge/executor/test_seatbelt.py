@@ -100,6 +100,19 @@ def test_an_owners_program_as_it_is_sees_the_systems_programs_as_it_does_on_linu
     assert '(subpath "/usr/bin")' in seatbelt.profile_of(spec.evolve(workload=own), directory)
 
 
+def test_a_link_in_the_place_of_a_runs_folder_opens_nothing_to_the_next_command(tmp_path):
+    directory = make_directory(tmp_path / "run")
+    owners = tmp_path / "owner"
+    owners.mkdir()
+    directory.home.rmdir()
+    directory.home.symlink_to(owners)
+    mac = Profile(seatbelt.profile_of(Jobs(LocalExecutor(SystemClock()), tmp_path).spec("pass"), directory))
+
+    for operation in ("file-read-data", "file-write-data", "file-write-create"):
+        assert not mac.permits(operation, Subject(path=str(owners / "letter.txt")))
+        assert mac.permits(operation, Subject(path=str(directory.home / "letter.txt")))
+
+
 def test_only_the_runs_folders_are_writable():
     text = seatbelt.profile(READABLE, WRITABLE, network=False)
     rules = [rule for rule in text.split("\n(") if "file-write*" in rule]
