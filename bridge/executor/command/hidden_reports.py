@@ -69,11 +69,26 @@ def remove_undeclared(directory: RunDirectory, stay: Collection[str], *, work: b
         OSError: something could not be deleted.
     """
     scratch = (directory.home, directory.tmp, *((directory.work,) if work else ()))
-    left = [path for folder in scratch for path in folder.iterdir()]
+    for folder in scratch:
+        if folder.is_symlink() or not folder.is_dir():  # what a link leads to may be the host's, and stays
+            folder.unlink(missing_ok=True)
+            folder.mkdir(mode=0o700)
+    left = [path for folder in scratch for path in _entries(folder)]
     left += _not_below(directory.out, "", frozenset(stay))
     for path in left:
         _remove(path)
     return len(left)
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Return what is in a folder, from which it can be removed after this, though a command closed it.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        folder.chmod(0o700)
+    return sorted(folder.iterdir())
 
 
 def _remove(path: Path) -> None:
@@ -90,7 +105,7 @@ def _remove(path: Path) -> None:
 
 def _not_below(folder: Path, prefix: str, stay: frozenset[str]) -> Iterator[Path]:
     """Yield what of a folder leads to none of the paths that stay; never through a link."""
-    for path in sorted(folder.iterdir()):
+    for path in _entries(folder):
         name = f"{prefix}{path.name}"
         if path.is_dir() and not path.is_symlink():
             if any(other.startswith(f"{name}/") for other in stay):

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from bridge.executor.command.hidden_reports import reports_hidden
+from bridge.executor.command.hidden_reports import remove_undeclared, reports_hidden
 from bridge.executor.command.plan import make_folder
 from bridge.executor.trial import make_directory
 from bridge.records.jobspec import Command
@@ -98,3 +98,20 @@ def test_closed_folders_and_reports_are_hidden_all_the_same(directory):
         assert not first.exists()
         assert not second.exists()
     assert (first.read_text(), second.lstat().st_size) == ("0", 1)
+
+
+def test_what_nobody_declared_goes_also_where_a_command_closed_or_removed_its_folders(directory, outside):
+    (outside / "letter.txt").write_text("the host's")
+    report = report_in(directory.out / "repeat-0", "the run's")
+    for path in (directory.work / "x", report.with_name(".hidden")):
+        path.write_text("x")
+        path.parent.chmod(0o500)
+    directory.tmp.rmdir()
+    directory.home.rmdir()
+    directory.home.symlink_to(outside)
+
+    assert remove_undeclared(directory, {"repeat-0/report.json"}, work=True) == 2
+
+    assert [path for path in directory.root.rglob("*") if not path.is_dir()] == [report]
+    assert (directory.home.is_symlink(), directory.tmp.is_dir()) == (False, True)
+    assert (outside / "letter.txt").read_text() == "the host's"
