@@ -55,6 +55,9 @@ _TOOL_FOLDERS: Final = (
 _TOOL_ALIASES: Final = ("/var/select", "/var/db/xcode_select_link")
 _LINKS_MAX: Final = 32  # MAXSYMLINKS of Darwin's sys/param.h
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/dtracehelper")
+# What a process already has open, by its number, and the links by which shells and scripts name the first three.
+_DESCRIPTORS: Final = "/dev/fd"
+_STREAMS: Final = ("/dev/stdin", "/dev/stdout", "/dev/stderr")
 _SERVICES: Final = (
     "com.apple.MTLCompilerService",
     "com.apple.logd",
@@ -172,7 +175,7 @@ def profile(
         masked: real paths below the readable ones that stay closed.
         links: the symbolic links that lead to any of them; what they are may be asked, not what they lead to.
     """
-    readable, writable, links = list(readable), list(writable), sorted(set(links))
+    readable, writable, links = list(readable), list(writable), sorted({*links, *_STREAMS})
     rules = [
         "(version 1)",
         "(deny default)",
@@ -198,6 +201,7 @@ def profile(
             *_subpaths([*_SYSTEM_FOLDERS, *readable]),
         ),
         _rule("file-read* file-test-existence file-write* file-ioctl", *_literals(_DEVICES)),
+        _rule("file-read* file-test-existence file-write-data", *_subpaths([_DESCRIPTORS])),
         _rule("file-read* file-test-existence file-map-executable process-exec file-write*", *_subpaths(writable)),
         # The folders themselves stay: through a link in the place of one the supervisor would open, empty or give to
         # the next command what is the owner's.

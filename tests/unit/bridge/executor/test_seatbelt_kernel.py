@@ -41,6 +41,9 @@ MAC = Volume(
             "/bin/sh",
             "/Library/Developer/CommandLineTools/usr/bin/clang",
             "/dev/null",
+            "/dev/disk0",
+            "/dev/fd/2",
+            "/dev/fd/11",
         }
     ),
     {
@@ -50,6 +53,7 @@ MAC = Volume(
         "/opt/homebrew/opt/openssl@3": "../Cellar/openssl@3/3.5.0",
         "/var": "private/var",
         "/System/Cryptexes/OS": "../Volumes/Preboot/Cryptexes/OS",
+        "/dev/stderr": "fd/2",
         f"{RUN}/work/link": "/Users/owner/.ssh/id_ed25519",
     },
 )
@@ -79,6 +83,9 @@ FILES = [
     ("file-write-unlink", f"{RUN}/home", True, False, "a link in its place would lead the supervisor elsewhere"),
     ("file-write-create", f"{RUN}/home", True, False, "the same"),
     ("file-write-data", "/dev/null", True, True, "a device"),
+    ("file-read-data", "/dev/disk0", False, False, "a device that holds the owner's files"),
+    ("file-read-data", "/dev/fd/11", False, True, "sandboxtron 1: a shell's <(command) is read by this name"),
+    ("file-write-data", "/dev/stderr", False, True, "the same: a script's own message"),
     ("file-write-data", f"{MODELS}/tiny/model.safetensors", False, False, "readable only"),
     ("file-read-data", f"{MODELS}/.netrc", False, False, "a credential below an allowed folder"),
     ("file-read-data", "/Users/owner/.ssh/id_ed25519", False, False, "the owner's home"),
