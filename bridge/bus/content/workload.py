@@ -135,7 +135,8 @@ def _snapshot(repository: Path, clone: UserClone, store: BareRepository, state: 
     index = Path(name)
     try:
         if clone.index.exists():
-            shutil.copyfile(clone.index, index)
+            # With its time: what was written in the second of a commit, git compares by content, not by size and time.
+            shutil.copy2(clone.index, index)
         else:
             index.unlink()
         environment = _apart(clone, store) | {"GIT_INDEX_FILE": name}
