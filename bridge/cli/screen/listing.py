@@ -85,7 +85,9 @@ class _Repainter:
             from rich.console import Console
             from rich.live import Live
 
-            console = Console(file=self._output.stdout, no_color=not self._output.colour, highlight=False, markup=False)
+            console = Console(
+                file=self._output.stdout, no_color=not self._output.data_colour, highlight=False, markup=False
+            )
             self._live = Live(console=console, auto_refresh=False)
             self._live.start()
         return self
