@@ -116,6 +116,7 @@ def test_a_bus_that_cannot_be_used_leads_to_a_command_but_another_one_than_the_p
     for route, code, remedy in (
         (str(empty), 3, f"kakeya-runner setup --bus {empty} --create-bus"),
         ("https://127.0.0.1:1/x.git", 3, "git ls-remote https://127.0.0.1:1/x.git"),
+        ("ssh://git@127.0.0.1:1/x.git", 3, "git ls-remote ssh://git@127.0.0.1:1/x.git"),
         (str(tmp_path / "gone.git"), 2, "mount or make it, or give another: kakeya-mac config"),
         (f"{place.remote}#{'0' * 32}", 3, "whether the other bus is meant, its owner says"),
     ):
