@@ -203,11 +203,19 @@ def _public_of(key: Path) -> str | None:
 
 def _own_name(settings: ClientSettings) -> str:
     """Return a principal for this user: the e-mail address git has, else the login name."""
-    for text in (_git(settings, "user.email"), getpass.getuser()):
+    for text in (_git(settings, "user.email"), _login_name()):
         name = _NOT_A_NAME.sub("-", text).strip("-.@+_")[:128]
         if name and re.fullmatch(PRINCIPAL_PATTERN, name) and name != UNSIGNED:
             return name
     return "requester"
+
+
+def _login_name() -> str:
+    """Return the login name; empty where this machine has none for the user's number, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the latter from Python 3.13 on
+        return ""
 
 
 def _git(settings: ClientSettings, key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 from pathlib import Path
 
@@ -185,6 +186,21 @@ def test_no_key_is_made_unless_asked_for_whoever_checks(requester, tmp_path):
     assert f"kakeya-runner welcome '{WHO} ssh-ed25519 " in ran.err
     doctor = {finding["check"]: finding for finding in requester.run("doctor", "--json").document["data"]}
     assert doctor["signing"]["level"] == "ok"
+
+
+def test_a_user_without_a_login_name_pins_the_bus_all_the_same(requester, monkeypatch):
+    """A container may run with a number that its list of users lacks; nobody becomes such a user inside a test."""
+
+    def find_nobody(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", find_nobody)
+    checking = requester.bus.read_beacons()[0][1].evolve(sequence=99, capabilities=(SIGNED_REQUESTS,))
+    requester.bus.beacon(checking)
+    ran = requester.run("init", "--bus", "memory")
+    assert (ran.code, "requests are unsigned" in ran.out) == (0, True), ran.err
 
 
 def test_doctor_names_what_is_missing(requester, tmp_path):
