@@ -297,6 +297,24 @@ def test_detached_linked_and_shallow_clones_stay_as_they_are(place, tmp_path):
     assert shallow.state_of_repository() == state
 
 
+def test_a_shallow_clone_that_lacks_a_commit_or_its_history_is_told_how_to_get_it(place, tmp_path):
+    place.clone.git("push", "-q", "origin", "HEAD~1:refs/heads/older")
+    top = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{place.remote}", str(top)], check=True, timeout=240)
+    fetch = ["git", "-C", str(top), "fetch", "-q", "--depth", "1", "origin", "older:refs/remotes/origin/older"]
+    subprocess.run(fetch, check=True, timeout=240)
+    for words in (
+        ("pytest-path", "--ref", "HEAD~1"),
+        ("commit-comparison", "--against", "HEAD~1"),
+        ("commit-comparison", "--against", "origin/older"),
+    ):
+        ran = place.run("run", *words, "--dry-run", "--bus", "origin", top=top)
+        assert (ran.code, "git fetch --unshallow" in ran.err, "merge-base" in ran.err) == (2, True, False), ran.err
+    subprocess.run(["git", "-C", str(top), "fetch", "-q", "--unshallow"], check=True, timeout=240)
+    ran = place.run("run", "commit-comparison", "--against", "origin/older", "--dry-run", "--bus", "origin", top=top)
+    assert ran.code == 0, ran.err
+
+
 def test_a_failed_push_leaves_the_clone_as_it_was(place):
     hook = place.remote / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\nexit 1\n")
