@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shlex
 import shutil
 import signal
 import sys
@@ -67,7 +68,7 @@ def install(call: Invocation[ProgramsOptions]) -> Answer:
     if contents["server"] != contents["own server"]:
         text = (
             "the files of this repository name kakeya-mac, as everybody who has it may commit them; a program started "
-            f"elsewhere finds it once it is on the PATH: ln -s {_program(call.environment)} ~/.local/bin/"
+            f"elsewhere finds it once it is on the PATH: ln -s {shlex.quote(_program(call.environment))} ~/.local/bin/"
         )
         notes.append(Talk("note", text))
     return _merge(call, contents, notes)
