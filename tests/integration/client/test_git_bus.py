@@ -126,6 +126,15 @@ def test_a_bus_that_cannot_be_used_leads_to_a_command_but_another_one_than_the_p
     assert "kakeya-mac init" not in ran.err
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems take no such name")
+def test_a_bus_in_a_folder_whose_name_is_no_utf_8_is_refused_in_a_line(place, tmp_path):
+    odd = tmp_path / "caf\udce9.git"
+    shutil.copytree(place.remote, odd)
+    for words, environment in ((("ls", "--bus", str(odd)), {}), (("ls",), {"KAKEYA_BUS": str(odd)})):
+        ran = place.run(*words, **environment)
+        assert (ran.code, "whose name is no UTF-8" in ran.err) == (2, True), ran.err
+
+
 def test_init_pins_the_bus_and_a_fork_is_refused_before_anything_is_sent(place, tmp_path):
     assert place.run("init", "--bus", "origin").code == 0
     assert place.run("doctor").code == 0
