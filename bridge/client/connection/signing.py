@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +153,7 @@ def _candidates(settings: ClientSettings, environment: Mapping[str, str]) -> Ite
     named = _git(settings, "user.signingkey") if _git(settings, "gpg.format") == "ssh" else ""
     if named and not named.startswith("key::"):
         yield Path(named).expanduser()
-    if environment.get("SSH_AUTH_SOCK"):
+    if environment.get("SSH_AUTH_SOCK") and shutil.which("ssh-add", path=environment.get("PATH")) is not None:
         done = process.run(["ssh-add", "-L"], env=dict(environment), timeout_s=_WALL_S)
         for line in done.stdout.decode("utf-8", "replace").splitlines() if done.ok else ():
             public = settings.config_dir / f"agent-{fingerprint_of(line)[7:15].replace('/', '_')}.pub"

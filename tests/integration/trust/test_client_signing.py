@@ -203,6 +203,15 @@ def test_a_user_without_a_login_name_pins_the_bus_all_the_same(requester, monkey
     assert (ran.code, "requests are unsigned" in ran.out) == (0, True), ran.err
 
 
+def test_an_agent_that_nothing_here_can_ask_is_none(requester, tmp_path):
+    """A container is given the socket of its host's agent, and has no ssh where its remotes are on https."""
+    requester.environment |= {"SSH_AUTH_SOCK": str(tmp_path / "agent.sock"), "PATH": str(tmp_path / "empty")}
+    checking = requester.bus.read_beacons()[0][1].evolve(sequence=99, capabilities=(SIGNED_REQUESTS,))
+    requester.bus.beacon(checking)
+    ran = requester.run("init", "--bus", "memory")
+    assert (ran.code, "requests are unsigned" in ran.out) == (0, True), ran.err
+
+
 def test_doctor_names_what_is_missing(requester, tmp_path):
     key = make_key(tmp_path, "mine")
     init(requester, "--signing-key", str(key.path))
