@@ -151,7 +151,7 @@ def _candidates(settings: ClientSettings, environment: Mapping[str, str]) -> Ite
     """Yield key files in order: the one git signs with, the agent's, the user's usual ones, one made earlier."""
     home = Path(environment["HOME"]) if environment.get("HOME") else None
     named = _git(settings, "user.signingkey") if _git(settings, "gpg.format") == "ssh" else ""
-    if named and not named.startswith("key::"):
+    if named and not named.startswith(("key::", "ssh-")):  # what git takes for a key itself, which an agent holds
         yield Path(named).expanduser()
     if environment.get("SSH_AUTH_SOCK") and shutil.which("ssh-add", path=environment.get("PATH")) is not None:
         done = process.run(["ssh-add", "-L"], env=dict(environment), timeout_s=_WALL_S)
