@@ -466,6 +466,19 @@ def test_doctor_counts_requests_that_nobody_took(requester, host, sent):
     assert "on the bus, 0 of them not taken yet" in requester.run("doctor").out
 
 
+@pytest.mark.parametrize("ended", ["soon", "2026-99-99T10:00:00Z", 5])
+def test_ls_lists_a_stored_run_whose_end_is_no_time(requester, host, sent, ended):
+    take(host, sent)
+    folder = requester.folder / requester.run("open", sent).out.strip()
+    record = json.loads((folder / "run.json").read_bytes())
+    (folder / "run.json").write_text(json.dumps({**record, "ended": ended}))
+    requester.bus.remote.refs.clear()
+    requester.bus.create(requester.bus.identity())
+    ran = requester.run("ls", "--json")
+    assert ran.code == 0, ran.err
+    assert [row["took_s"] for row in ran.document["data"]] == [None]
+
+
 def test_ls_keeps_its_columns_when_a_run_is_not_on_the_bus(requester, host, sent):
     requester.bus.remote.refs.clear()
     requester.bus.create(requester.bus.identity())
