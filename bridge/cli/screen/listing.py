@@ -81,7 +81,7 @@ class _Repainter:
         self._live: Any = None
 
     def __enter__(self) -> _Repainter:
-        if self._output.live and self._output.columns is not None:
+        if self._output.live and self._output.stdout.isatty():  # COLUMNS may name a width where there is no screen
             from rich.console import Console
             from rich.live import Live
 

@@ -499,6 +499,21 @@ def test_a_watched_listing_is_shown_anew_as_it_changes_until_it_is_stopped(reque
     assert requester.run("ls", "-w", "--json").code == 2
 
 
+def test_a_watched_listing_goes_on_in_a_pipe_whose_width_a_variable_names(tmp_path):
+    requester = Requester(tmp_path, terminal=True, environment={"COLUMNS": "100"})
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    sent = requester.run("run", "mlx-env-probe").out.strip()
+
+    def stop():
+        raise DetachedError(signal.SIGINT)
+
+    requester.clock.plan(3, lambda: host.claim(sent))
+    requester.clock.plan(9, stop)
+    ran = requester.run("ls", "-w")
+    assert [part.splitlines()[1].split()[1] for part in ran.out.split("\n\n")] == ["queued", "claimed"]
+
+
 def test_init_compares_a_key_that_it_was_told_with_the_one_that_the_bus_names(tmp_path):
     (tmp_path / "keys").mkdir(mode=0o700)
     (tmp_path / "other").mkdir(mode=0o700)
