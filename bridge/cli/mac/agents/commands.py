@@ -48,7 +48,8 @@ def mcp(call: Invocation[McpOptions]) -> Answer:
         if error.name is None or not error.name.startswith(("mcp", "anyio")):
             raise
         raise UsageError("the packages of the tools are not installed", remedy=install_remedy("mcp")) from error
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the thread that reads stdin ends only with that, or with us
+        signal.signal(number, signal.SIG_DFL)
     serve(InProcess(call), VERSION)
     return Answer()
 
