@@ -54,7 +54,7 @@ class Place:
 
     @property
     def route(self) -> str:
-        """Where it is, without user information."""
+        """Where it is, with no secret of its URL."""
         return self._store.route
 
     def refs(self) -> dict[str, str]:

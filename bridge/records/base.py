@@ -14,6 +14,7 @@ from bridge.ids import ID_PATTERN, MOMENT_PATTERN
 from bridge.limits import TEXT_MAX_CHARS
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_HALVES: Final = re.compile("[\ud800-\udfff]")  # of characters: JSON may name them, and no UTF-8 holds one
 _MOMENT: Final = re.compile(MOMENT_PATTERN)
 
 
@@ -28,6 +29,11 @@ def _no_controls(text: str) -> str:
     if _CONTROL.search(text):
         raise ValueError("control characters are not allowed")
     return text
+
+
+def is_text(text: str) -> bool:
+    """Return whether a field of a record may hold a text: one line of whole characters, without controls, bounded."""
+    return len(text) <= TEXT_MAX_CHARS and _CONTROL.search(text) is None and _HALVES.search(text) is None
 
 
 RunId = Annotated[str, StringConstraints(pattern=f"^{ID_PATTERN}$", min_length=26, max_length=26)]

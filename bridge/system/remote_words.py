@@ -182,7 +182,7 @@ def remedy_of(cause: Cause, route: str, *, is_push: bool = False) -> str:
 
     Args:
         cause: of the failure.
-        route: of the remote, without user information.
+        route: of the remote, with no secret of its URL.
         is_push: whether it was a push that failed.
     """
     remedies = _REMEDIES | _REMEDIES_OF_PUSHES if is_push else _REMEDIES
@@ -195,7 +195,7 @@ def explain(finished: Finished, what: str, route: str = "ROUTE", *, is_push: boo
     Args:
         finished: the call.
         what: was tried.
-        route: of the remote, without user information, for the command that tries it alone.
+        route: of the remote, with no secret of its URL, for the command that tries it alone.
         is_push: whether it was a push.
     """
     if finished.timed_out:

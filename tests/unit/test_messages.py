@@ -23,7 +23,7 @@ NEVER_EMPTY = frozenset(
 
 
 COMMAND = re.compile(
-    r"(?:\b(?:chmod \S+|chmod -R \S+|chown \S+|cp|mkdir(?: -p)?|ssh-keygen .*-f|launchctl bootstrap \S+)|"
+    r"(?:\b(?:chmod \S+|chmod -R \S+|chown \S+|cp|ln -s|mkdir(?: -p)?|ssh-keygen .*-f|launchctl bootstrap \S+)|"
     r"\bgit (?:push|ls-remote|fsck)|--(?:bus|policy|state|from|global --add safe\.directory)|&& \S+ >) $"
 )
 """What stands before a path, or a route that may be one, in a command that somebody pastes."""
@@ -42,7 +42,7 @@ def bare_paths(source: str) -> Iterator[str]:
 
 
 def test_a_path_in_a_printed_command_is_quoted() -> None:
-    few = re.compile(r"(?:chmod|chown|cp|mkdir|ssh-keygen|launchctl|git|--[a-z]+) [^\n]*\{")
+    few = re.compile(r"(?:chmod|chown|cp|ln|mkdir|ssh-keygen|launchctl|git|--[a-z]+) [^\n]*\{")
     bare = [
         f"{path.relative_to(ROOT)}: {shown}"
         for path in sorted((ROOT / "bridge").rglob("*.py"))

@@ -27,6 +27,7 @@ from bridge.system.gitobjects import parse_commit, parse_tree, tree
 from bridge.system.gitrepository import BareRepository, GitSettings, joined
 
 TREE_BYTES_MAX: Final = 4 * MIB
+UNSHALLOW: Final = "this clone has only its last commits: git fetch --unshallow, then repeat"
 _OID_CHARS: Final = 40
 
 
@@ -119,8 +120,14 @@ def resolve_commit(repository: Path, rev: str) -> str:
         repository, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}"]
     )
     if finished.exit_code != 0:
-        raise UsageError(f"{rev!r} is no commit of {repository}", remedy="git log --oneline -5")
+        remedy = UNSHALLOW if is_shallow(repository) else "git log --oneline -5"
+        raise UsageError(f"{rev!r} is no commit of {repository}", remedy=remedy)
     return finished.stdout.decode().strip()
+
+
+def is_shallow(repository: Path) -> bool:
+    """Say whether a clone was cut off behind its last commits, as many services of continuous integration make one."""
+    return run_in_work_tree(repository, ["rev-parse", "--is-shallow-repository"]).stdout.strip() == b"true"
 
 
 def is_ancestor(repository: Path, earlier: str, later: str) -> bool:
@@ -135,7 +142,8 @@ def _snapshot(repository: Path, clone: UserClone, store: BareRepository, state: 
     index = Path(name)
     try:
         if clone.index.exists():
-            shutil.copyfile(clone.index, index)
+            # With its time: what was written in the second of a commit, git compares by content, not by size and time.
+            shutil.copy2(clone.index, index)
         else:
             index.unlink()
         environment = _apart(clone, store) | {"GIT_INDEX_FILE": name}

@@ -95,7 +95,7 @@ class SharedBus:
 
     @property
     def route(self) -> str:
-        """Where this bus is, without user information."""
+        """Where this bus is, with no secret of its URL."""
         return self._store.route
 
     @property

@@ -117,8 +117,8 @@ class GitStore:
 
     @property
     def route(self) -> str:
-        """Where the remote is, without user information."""
-        return self._route.shown
+        """Where the remote is, as others reach it; see the interface."""
+        return self._route.told
 
     def list(
         self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0, newest_only: bool = False

@@ -89,7 +89,7 @@ class RefStore(Protocol):
 
     @property
     def route(self) -> str:
-        """Where the remote is, without user information."""
+        """Where the remote is: with the user of an ssh URL, whom a pasted command needs, with no secret of a URL."""
         ...
 
     @property

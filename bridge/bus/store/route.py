@@ -200,7 +200,7 @@ def _absolute(url: str, repository: Path | None) -> str:
     if not path.is_absolute():
         path = (repository or Path.cwd()) / path
     if path.is_dir():
-        return str(path.resolve())
+        return _named(str(path.resolve()))
     if _SCP_LIKE.fullmatch(url):
         return url
     if url.startswith(("/", "~", ".")):
@@ -212,6 +212,21 @@ def _absolute(url: str, repository: Path | None) -> str:
         f"route {without_user_info(url)!r} is no remote of this clone, no folder and no URL",
         remedy="git remote -v shows the remotes' names",
     )
+
+
+def _named(place: str) -> str:
+    """Return a folder's path that a request can name.
+
+    Raises:
+        UsageError: it is no UTF-8.
+    """
+    try:
+        place.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"the bus lies in {place!r}, whose name is no UTF-8", remedy="give that folder another name: mv OLD NEW"
+        ) from None
+    return place
 
 
 def _is_local(url: str) -> bool:

@@ -81,11 +81,13 @@ class _Repainter:
         self._live: Any = None
 
     def __enter__(self) -> _Repainter:
-        if self._output.live and self._output.columns is not None:
+        if self._output.live and self._output.stdout.isatty():  # COLUMNS may name a width where there is no screen
             from rich.console import Console
             from rich.live import Live
 
-            console = Console(file=self._output.stdout, no_color=not self._output.colour, highlight=False, markup=False)
+            console = Console(
+                file=self._output.stdout, no_color=not self._output.data_colour, highlight=False, markup=False
+            )
             self._live = Live(console=console, auto_refresh=False)
             self._live.start()
         return self

@@ -32,7 +32,8 @@ class Output:
         json: whether stdout is one JSON document; talk goes on.
         lines: whether stdout is one JSON document a line, events first.
         live: whether stderr is a terminal that understands cursor movement.
-        colour: whether escapes may be written at all.
+        colour: whether the talk may hold escapes.
+        data_colour: whether the data may: where it goes to a file or another program, it holds text alone.
         columns: characters of the screen that stdout is, None where it is none.
     """
 
@@ -43,6 +44,7 @@ class Output:
     colour: bool = False
     lines: bool = False
     columns: int | None = None
+    data_colour: bool = False
     _open_line: bool = False
 
     def say(self, label: str, text: str) -> None:
@@ -53,7 +55,7 @@ class Output:
             part for line in lines for part in ([line] if columns is None else wrapped_to(line, columns - indent))
         ]
         self.end_line()
-        self._talk(f"{self._painted(label, LABEL_CHARS)}{first}\n")
+        self._talk(f"{_painted(label, LABEL_CHARS, colour=self.colour)}{first}\n")
         for line in more:
             self._talk(f"{'':<{LABEL_CHARS}}{line}\n")
 
@@ -79,7 +81,7 @@ class Output:
         """Write a labelled line of data, its text `width` characters in, wrapped to the screen; not under --json."""
         indent = max(width, len(label) + 1)
         first, *more = [text] if self.columns is None else wrapped_to(text, self.columns - indent)
-        self.data(f"{self._painted(label, width)}{first}")
+        self.data(f"{_painted(label, width, colour=self.data_colour)}{first}")
         for line in more:
             self.data(f"{'':<{indent}}{line}")
 
@@ -120,11 +122,6 @@ class Output:
         self.stdout.write(json.dumps(value, ensure_ascii=True, allow_nan=False) + "\n")
         self.stdout.flush()
 
-    def _painted(self, label: str, width: int) -> str:
-        padded = f"{label:<{width}}" if len(label) < width else f"{label} "
-        code = _COLOURS.get(label)
-        return f"\x1b[{code}m{padded}\x1b[0m" if self.colour and code else padded
-
     def _talk(self, text: str) -> None:
         try:
             self.stderr.write(text)
@@ -135,16 +132,22 @@ class Output:
             discard(self.stderr)
 
 
+def _painted(label: str, width: int, *, colour: bool) -> str:
+    padded = f"{label:<{width}}" if len(label) < width else f"{label} "
+    code = _COLOURS.get(label)
+    return f"\x1b[{code}m{padded}\x1b[0m" if colour and code else padded
+
+
 def make_output(
     stdout: TextIO, stderr: TextIO, environment: Mapping[str, str], *, as_json: bool, as_lines: bool = False
 ) -> Output:
     """Return the output of a command, as its streams and NO_COLOR ask for."""
-    terminal = stderr.isatty() and environment.get("TERM", "dumb") != "dumb"
-    no_colour = bool(environment.get("NO_COLOR"))
-    quiet = as_json or as_lines
+    moves = environment.get("TERM", "dumb") != "dumb"
+    paints = moves and not environment.get("NO_COLOR")
+    terminal, quiet = stderr.isatty(), as_json or as_lines
     return Output(
-        stdout, stderr, json=quiet, live=terminal and not quiet, colour=terminal and not no_colour, lines=as_lines,
-        columns=columns_of(stdout, environment),
+        stdout, stderr, json=quiet, live=terminal and moves and not quiet, colour=terminal and paints, lines=as_lines,
+        columns=columns_of(stdout, environment), data_colour=stdout.isatty() and paints,
     )  # fmt: skip
 
 

@@ -82,11 +82,10 @@ def dirty_state(top: Path) -> DirtyState:
         if repo.bare:
             return DirtyState((), 0, has_work_tree=False)
         head = _commit_of(repo, "HEAD")  # GitPython's own look finds none beside a ref whose name is no UTF-8
-        staged = [] if head is None else head.diff(ignore_submodules="all")
-        unstaged = repo.index.diff(None, ignore_submodules="all")
-        changed = {entry.b_path or entry.a_path or "" for entry in (*staged, *unstaged)}
+        changed = _differing(repo) | (set() if head is None else _differing(repo, "--cached", "HEAD"))
+        untracked: str = repo.git.ls_files("--others", "--exclude-standard", "-z")
         unmerged = {line.partition("\t")[2] for line in _lines(repo.git.ls_files("--unmerged"))}
-        return DirtyState(tuple(sorted(changed)), len(repo.untracked_files), len(unmerged))
+        return DirtyState(tuple(sorted(changed)), untracked.count("\0"), len(unmerged))
 
 
 def read_branch_result(top: Path, branch: str) -> Tree:
@@ -201,6 +200,12 @@ def _commit_of(repo: Repo, revision: str) -> Commit | None:
         return repo.commit(oid)
     except (GitCommandError, BadName, ValueError):
         return None
+
+
+def _differing(repo: Repo, *between: str) -> set[str]:
+    """Return the paths that differ, of a renamed file the new one; GitPython's own lists end at names of no UTF-8."""
+    names: str = repo.git.diff("--name-only", "-z", "-M", "--no-ext-diff", "--ignore-submodules=all", *between, "--")
+    return {name for name in names.split("\0") if name}
 
 
 def _branch_commit(repo: Repo, top: Path, branch: str) -> Commit:

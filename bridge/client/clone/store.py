@@ -176,7 +176,7 @@ class Store:
         if reason == "passed" and decision in {None, "rejected"}:
             reason = "gate_rejected"
         claims = verdict.get("claims")
-        return StoredEnding(reason, decision, _metric(claims), _text(record, "ended"), _text(record, "principal"))
+        return StoredEnding(reason, decision, _metric(claims), _moment(record, "ended"), _text(record, "principal"))
 
     def stored_request(self, run_id: str) -> Request | None:
         """Return the request that a stored result answers, not checked; None where nothing reads as one."""
@@ -212,6 +212,18 @@ def _json_object(path: Path) -> dict[str, Any]:
 def _text(value: dict[str, Any], name: str) -> str | None:
     figure = value.get(name)
     return clean_line(figure) if isinstance(figure, str) else None
+
+
+def _moment(value: dict[str, Any], name: str) -> str | None:
+    """Return a time as it is written; None where that is none."""
+    from bridge.system.clock import parse_rfc3339
+
+    text = _text(value, name)
+    try:
+        parse_rfc3339(text or "")
+    except ValueError:
+        return None
+    return text
 
 
 def _metric(claims: object) -> str | None:

@@ -174,4 +174,4 @@ def identify(bus: SharedBus, choice: BusChoice) -> BusRecord:
 
 def bus_state(settings: ClientSettings, route: str) -> Path:
     """Return the folder of a bus's own control repository, one per route."""
-    return settings.state_dir / "bus" / hashlib.sha256(route.encode()).hexdigest()[:16]
+    return settings.state_dir / "bus" / hashlib.sha256(route.encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,9 +151,9 @@ def _candidates(settings: ClientSettings, environment: Mapping[str, str]) -> Ite
     """Yield key files in order: the one git signs with, the agent's, the user's usual ones, one made earlier."""
     home = Path(environment["HOME"]) if environment.get("HOME") else None
     named = _git(settings, "user.signingkey") if _git(settings, "gpg.format") == "ssh" else ""
-    if named and not named.startswith("key::"):
+    if named and not named.startswith(("key::", "ssh-")):  # what git takes for a key itself, which an agent holds
         yield Path(named).expanduser()
-    if environment.get("SSH_AUTH_SOCK"):
+    if environment.get("SSH_AUTH_SOCK") and shutil.which("ssh-add", path=environment.get("PATH")) is not None:
         done = process.run(["ssh-add", "-L"], env=dict(environment), timeout_s=_WALL_S)
         for line in done.stdout.decode("utf-8", "replace").splitlines() if done.ok else ():
             public = settings.config_dir / f"agent-{fingerprint_of(line)[7:15].replace('/', '_')}.pub"
@@ -203,11 +204,19 @@ def _public_of(key: Path) -> str | None:
 
 def _own_name(settings: ClientSettings) -> str:
     """Return a principal for this user: the e-mail address git has, else the login name."""
-    for text in (_git(settings, "user.email"), getpass.getuser()):
+    for text in (_git(settings, "user.email"), _login_name()):
         name = _NOT_A_NAME.sub("-", text).strip("-.@+_")[:128]
         if name and re.fullmatch(PRINCIPAL_PATTERN, name) and name != UNSIGNED:
             return name
     return "requester"
+
+
+def _login_name() -> str:
+    """Return the login name; empty where this machine has none for the user's number, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the latter from Python 3.13 on
+        return ""
 
 
 def _git(settings: ClientSettings, key: str) -> str:

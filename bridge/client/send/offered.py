@@ -41,12 +41,17 @@ def preset_of(
 
     Raises:
         PresetNotFoundError: this machine's own bus offers no such preset.
-        UsageError: hosts differ under that name, or the named one does not offer it.
+        UsageError: hosts differ under that name, the named one does not offer it, or it is of no bus.
     """
     name, _, named = words.partition(AT)
     runner = named or None
     if session.embedded:
         preset = _find_here(session, name, local())
+        if runner is not None:
+            raise UsageError(
+                f"{words!r} names runner {runner!r}, and on this machine's own bus nothing runs elsewhere",
+                remedy=f"kakeya-mac init --bus ROUTE, or here: kakeya-mac run {name}",
+            )
         if name not in registry():
             _say_changed(session, HostOffer(HERE, preset), say)
         return name, preset, None

@@ -10,7 +10,7 @@ from bridge.errors import ParameterError, meant
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.presets.model import Preset
 from bridge.presets.parameters import FlagParameter, FloatParameter, IntParameter, Parameter
-from bridge.records.base import NAME_PATTERN, ParamValue
+from bridge.records.base import NAME_PATTERN, ParamValue, is_text
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 # Of a double Python prints up to 20 places, as in 0.00012345678901234567, and JavaScript up to 22.
@@ -81,7 +81,7 @@ def _value(name: str, parameter: Parameter, text: str) -> ParamValue:
             )
         is_whole = isinstance(parameter, IntParameter) and _WHOLE.fullmatch(text) is not None
         return int(text) if is_whole else float(text)
-    return text
+    return _text(name, text)
 
 
 def untyped(texts: dict[str, str]) -> dict[str, ParamValue]:
@@ -109,6 +109,11 @@ def _guessed(name: str, text: str) -> ParamValue:
         if not math.isfinite(number := float(text)):
             raise ParameterError(f"parameter {name!r}: got {text[:64]!r}, which overflows a double")
         return number
-    if len(text) > TEXT_MAX_CHARS or not text.isprintable():
+    return _text(name, text)
+
+
+def _text(name: str, text: str) -> str:
+    """Return a text that a request may hold, whatever a preset's pattern takes."""
+    if not is_text(text):
         raise ParameterError(f"parameter {name!r}: expected one line of at most {TEXT_MAX_CHARS} characters")
     return text

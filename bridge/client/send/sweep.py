@@ -84,8 +84,7 @@ def _of_text(preset: Preset | None, name: str, text: str) -> tuple[str, ...]:
 def _lists(preset: Preset | None, name: str, text: str, parts: Sequence[str]) -> bool:
     """Whether a text is a list of values."""
     if preset is None:
-        guessed = untyped({str(number): part for number, part in enumerate(parts)})
-        return not any(isinstance(value, str) for value in guessed.values())
+        return not any(isinstance(untyped({name: part})[name], str) for part in parts)
     parameter = preset.params.get(name)
     if isinstance(parameter, ChoiceParameter):
         return text not in parameter.choices

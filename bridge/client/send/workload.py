@@ -128,7 +128,7 @@ def name_commits(
         given, commit = values.get(name), resolved.get(name)
         if not isinstance(commit, str) or repository is None or workload is None:
             continue  # binding says that it is missing
-        from bridge.bus.content.workload import is_ancestor
+        from bridge.bus.content.workload import UNSHALLOW, is_ancestor, is_shallow
 
         if commit == workload.commit:
             dirty = " Uncommitted changes do not make it another: commit them first." if workload.dirty else ""
@@ -137,9 +137,10 @@ def name_commits(
                 remedy=f"name an earlier one: -p {name}=HEAD~1",
             )
         if not is_ancestor(repository.top, commit, workload.commit):
+            both = f"name what both come from: -p {name}=$(git merge-base {commit[:12]} {workload.commit[:12]})"
             raise UsageError(
                 f"{name} {given!r} ({commit[:12]}) is not in the history of {workload.commit[:12]}: it is not pushed",
-                remedy=f"name what both come from: -p {name}=$(git merge-base {commit[:12]} {workload.commit[:12]})",
+                remedy=UNSHALLOW if is_shallow(repository.top) else both,
             )
     return resolved
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -155,6 +157,20 @@ def test_a_snapshot_counts_what_it_adds(clone: Path, tmp_path: Path) -> None:
     assert clean.workload.tree == git("rev-parse", "HEAD^{tree}", cwd=clone)
     (clone / "other.txt").unlink()
     assert capture(clone, state=tmp_path / "state", dirty=True).files == 3
+
+
+def test_a_snapshot_has_what_was_written_in_the_second_of_the_last_commit(clone: Path, tmp_path: Path) -> None:
+    """Size, inode and time to the second are then as git wrote them down: only the content tells."""
+    second = int(time.time()) - 60
+    git("config", "core.trustctime", "false", cwd=clone)  # the one time of a file that nobody can set
+    (clone / "code.py").write_text("print('aaaaaaa')\n")
+    os.utime(clone / "code.py", (second, second))
+    git("commit", "--quiet", "-a", "-m", "in this second", cwd=clone)
+    (clone / "code.py").write_text("print('bbbbbbb')\n")
+    for path in (clone / "code.py", clone / ".git" / "index"):
+        os.utime(path, (second, second))
+    captured = capture(clone, state=tmp_path / "state", dirty=True)
+    assert (captured.workload.dirty, captured.files) == (True, 1)
 
 
 def test_a_snapshot_of_another_revision_is_refused(clone: Path, tmp_path: Path) -> None:

@@ -69,6 +69,12 @@ def test_the_first_command_works_and_looks_as_designed(probed):
     assert re.search(r"^files       \.git/kakeya/runs/[0-9a-z]{8}/$", ran.stdout, re.MULTILINE)
 
 
+def test_what_is_asked_of_another_machine_by_name_never_runs_on_this_one(clone):
+    refused = clone.mac("run", "mlx-env-probe@gpu-box", "--dry-run")
+    assert refused.returncode == 2, refused.stderr
+    assert "names runner 'gpu-box', and on this machine's own bus nothing runs elsewhere" in refused.stderr
+
+
 def test_a_bus_of_this_machine_s_own_is_not_slowed_down_by_signatures(clone, probed):
     bare = next((clone.root / "home").rglob("bus.git"))
     tips = git("for-each-ref", "--format=%(objectname)", names.DEFAULT_PREFIX, cwd=bare).split()

@@ -116,6 +116,7 @@ def test_a_bus_that_cannot_be_used_leads_to_a_command_but_another_one_than_the_p
     for route, code, remedy in (
         (str(empty), 3, f"kakeya-runner setup --bus {empty} --create-bus"),
         ("https://127.0.0.1:1/x.git", 3, "git ls-remote https://127.0.0.1:1/x.git"),
+        ("ssh://git@127.0.0.1:1/x.git", 3, "git ls-remote ssh://git@127.0.0.1:1/x.git"),
         (str(tmp_path / "gone.git"), 2, "mount or make it, or give another: kakeya-mac config"),
         (f"{place.remote}#{'0' * 32}", 3, "whether the other bus is meant, its owner says"),
     ):
@@ -123,6 +124,15 @@ def test_a_bus_that_cannot_be_used_leads_to_a_command_but_another_one_than_the_p
         assert ran.code == code, ran.err
         assert remedy in " ".join(ran.err.replace("'", "").split()), ran.err
     assert "kakeya-mac init" not in ran.err
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems take no such name")
+def test_a_bus_in_a_folder_whose_name_is_no_utf_8_is_refused_in_a_line(place, tmp_path):
+    odd = tmp_path / "caf\udce9.git"
+    shutil.copytree(place.remote, odd)
+    for words, environment in ((("ls", "--bus", str(odd)), {}), (("ls",), {"KAKEYA_BUS": str(odd)})):
+        ran = place.run(*words, **environment)
+        assert (ran.code, "whose name is no UTF-8" in ran.err) == (2, True), ran.err
 
 
 def test_init_pins_the_bus_and_a_fork_is_refused_before_anything_is_sent(place, tmp_path):
@@ -294,6 +304,24 @@ def test_detached_linked_and_shallow_clones_stay_as_they_are(place, tmp_path):
     ran = place.run("run", "pytest-path", "--bus", "origin", "--new", top=shallow.top)
     assert ran.code == 0, ran.err
     assert shallow.state_of_repository() == state
+
+
+def test_a_shallow_clone_that_lacks_a_commit_or_its_history_is_told_how_to_get_it(place, tmp_path):
+    place.clone.git("push", "-q", "origin", "HEAD~1:refs/heads/older")
+    top = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{place.remote}", str(top)], check=True, timeout=240)
+    fetch = ["git", "-C", str(top), "fetch", "-q", "--depth", "1", "origin", "older:refs/remotes/origin/older"]
+    subprocess.run(fetch, check=True, timeout=240)
+    for words in (
+        ("pytest-path", "--ref", "HEAD~1"),
+        ("commit-comparison", "--against", "HEAD~1"),
+        ("commit-comparison", "--against", "origin/older"),
+    ):
+        ran = place.run("run", *words, "--dry-run", "--bus", "origin", top=top)
+        assert (ran.code, "git fetch --unshallow" in ran.err, "merge-base" in ran.err) == (2, True, False), ran.err
+    subprocess.run(["git", "-C", str(top), "fetch", "-q", "--unshallow"], check=True, timeout=240)
+    ran = place.run("run", "commit-comparison", "--against", "origin/older", "--dry-run", "--bus", "origin", top=top)
+    assert ran.code == 0, ran.err
 
 
 def test_a_failed_push_leaves_the_clone_as_it_was(place):

@@ -92,6 +92,20 @@ def test_staged_changes_are_told_beside_a_tag_whose_name_is_no_utf_8(clone):
     assert dirty_state(clone.top).changed == ("a.txt",)
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems take UTF-8 only")
+def test_files_whose_names_are_no_utf_8_count_as_any_other(clone):
+    (clone.top / "caf\udce9.txt").write_text("one\n")
+    clone.git("add", "-A")
+    clone.git("commit", "-q", "-m", "Latin-1")
+    (clone.top / "caf\udce9.txt").write_text("other\n")
+    (clone.top / "data \udcfc.csv").write_text("1,2\n")
+    (clone.top / 'a "quoted" \u00e4.csv').write_text("1,2\n")
+    clone.git("config", "core.quotePath", "false")
+    assert dirty_state(clone.top) == DirtyState(("caf\udce9.txt",), 2)
+    clone.git("add", "-u")
+    assert dirty_state(clone.top) == DirtyState(("caf\udce9.txt",), 2)
+
+
 def test_files_that_are_not_merged_are_counted(clone):
     clone.git("checkout", "-q", "-b", "side")
     clone.commit({"a.txt": "side\n"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -140,6 +141,26 @@ def test_a_text_with_half_of_a_character_is_answered_with_an_error(site, clone):
     assert refused["code"] == -32700
     assert "expected JSON whose texts are whole characters" in refused["message"]
     assert {answer["id"] for answer in answers} == {0, 7, 8}
+
+
+@pytest.mark.ci
+def test_ctrl_c_ends_the_server_while_its_stdin_is_open(site, clone):
+    s = site()
+    s.create_bus()
+    words, environment = command_of(s, clone)
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+    begin = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}).encode()
+    with subprocess.Popen(
+        words, cwd=clone.top, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        bound = threading.Timer(240.0, server.kill)
+        bound.start()
+        server.stdin.write(begin + b"\n")
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["id"] == 0
+        server.send_signal(signal.SIGINT)
+        assert server.wait() == -signal.SIGINT
+        bound.cancel()
 
 
 def malformed(chance):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from bridge.records.bus import SIGNED_REQUESTS
 from bridge.request import parse, request_branch
 from bridge.request.branches import DEFAULT_TEMPLATE
 from bridge.trust.ssh_signatures import made_with, sign
+from tests.fakes.git_servers import git
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 from tests.fakes.ssh_keys import WHO, make_key, push_signed, signed_request
@@ -185,6 +187,41 @@ def test_no_key_is_made_unless_asked_for_whoever_checks(requester, tmp_path):
     assert f"kakeya-runner welcome '{WHO} ssh-ed25519 " in ran.err
     doctor = {finding["check"]: finding for finding in requester.run("doctor", "--json").document["data"]}
     assert doctor["signing"]["level"] == "ok"
+
+
+def test_a_user_without_a_login_name_pins_the_bus_all_the_same(requester, monkeypatch):
+    """A container may run with a number that its list of users lacks; nobody becomes such a user inside a test."""
+
+    def find_nobody(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", find_nobody)
+    checking = requester.bus.read_beacons()[0][1].evolve(sequence=99, capabilities=(SIGNED_REQUESTS,))
+    requester.bus.beacon(checking)
+    ran = requester.run("init", "--bus", "memory")
+    assert (ran.code, "requests are unsigned" in ran.out) == (0, True), ran.err
+
+
+def test_an_agent_that_nothing_here_can_ask_is_none(requester, tmp_path):
+    """A container is given the socket of its host's agent, and has no ssh where its remotes are on https."""
+    requester.environment |= {"SSH_AUTH_SOCK": str(tmp_path / "agent.sock"), "PATH": str(tmp_path / "empty")}
+    checking = requester.bus.read_beacons()[0][1].evolve(sequence=99, capabilities=(SIGNED_REQUESTS,))
+    requester.bus.beacon(checking)
+    ran = requester.run("init", "--bus", "memory")
+    assert (ran.code, "requests are unsigned" in ran.out) == (0, True), ran.err
+
+
+@pytest.mark.parametrize("kind", ["ssh-rsa", "key::ssh-rsa"])
+def test_a_key_that_git_is_told_as_a_text_is_looked_for_as_no_file(requester, tmp_path, kind):
+    git("init", "--quiet", str(tmp_path))
+    git("config", "gpg.format", "ssh", cwd=tmp_path)
+    git("config", "user.signingkey", f"{kind} {'A' * 700}", cwd=tmp_path)
+    checking = requester.bus.read_beacons()[0][1].evolve(sequence=99, capabilities=(SIGNED_REQUESTS,))
+    requester.bus.beacon(checking)
+    ran = requester.run("init", "--bus", "memory")
+    assert (ran.code, "requests are unsigned" in ran.out) == (0, True), ran.err
 
 
 def test_doctor_names_what_is_missing(requester, tmp_path):

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -158,6 +159,8 @@ def test_a_run_over_ssh_is_the_same_run_with_the_same_result(own, real) -> None:
     assert tree["log.txt"]
     assert b"".join(chunk.data for chunk in own.requester().read_log(run_id)) == tree["log.txt"]
     key = keyring.pin(keyring.decode((own.state / "ssh" / keyring.PUBLIC_FILE).read_bytes())[-1])
+    elsewhere = ["kakeya-mac", "attach", run_id, "--bus", f"{own.via}/kakeya#{document['bus']['id']}"]
+    assert own.told("attach", run_id)[1]["outcome"]["remedy"] == shlex.join(elsewhere)
     assert own.told("init", "--bus", f"{own.via}#{document['bus']['id']}", "--runner-key", key)[0] == 0
     verified = own.told("verify", run_id)
     assert (verified[0], verified[1]["data"]["signed"]) == (0, True), verified

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shlex
 import shutil
 import signal
 import sys
@@ -47,7 +48,8 @@ def mcp(call: Invocation[McpOptions]) -> Answer:
         if error.name is None or not error.name.startswith(("mcp", "anyio")):
             raise
         raise UsageError("the packages of the tools are not installed", remedy=install_remedy("mcp")) from error
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the thread that reads stdin ends only with that, or with us
+        signal.signal(number, signal.SIG_DFL)
     serve(InProcess(call), VERSION)
     return Answer()
 
@@ -67,7 +69,7 @@ def install(call: Invocation[ProgramsOptions]) -> Answer:
     if contents["server"] != contents["own server"]:
         text = (
             "the files of this repository name kakeya-mac, as everybody who has it may commit them; a program started "
-            f"elsewhere finds it once it is on the PATH: ln -s {_program(call.environment)} ~/.local/bin/"
+            f"elsewhere finds it once it is on the PATH: ln -s {shlex.quote(_program(call.environment))} ~/.local/bin/"
         )
         notes.append(Talk("note", text))
     return _merge(call, contents, notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,6 @@ def unpack_result(call: Invocation[OpenOptions]) -> Answer:
     verified = verify_folder(file, pins_of(call, id_in(file)))
     if verified.run_id is None or verified.answer.refused:
         failed = verified.answer.text or "it holds no result"
-        raise IntegrityError(f"{file} does not verify: {failed}", remedy=f"kakeya-mac verify {name}")
+        raise IntegrityError(f"{file} does not verify: {failed}", remedy=f"kakeya-mac verify {shlex.quote(name)}")
     folder = Store(call.settings().state_dir).write_result(verified.run_id, read_tree(file))
     return Answer(WrittenData(str(folder)), [str(folder)])

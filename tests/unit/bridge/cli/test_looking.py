@@ -466,6 +466,19 @@ def test_doctor_counts_requests_that_nobody_took(requester, host, sent):
     assert "on the bus, 0 of them not taken yet" in requester.run("doctor").out
 
 
+@pytest.mark.parametrize("ended", ["soon", "2026-99-99T10:00:00Z", 5])
+def test_ls_lists_a_stored_run_whose_end_is_no_time(requester, host, sent, ended):
+    take(host, sent)
+    folder = requester.folder / requester.run("open", sent).out.strip()
+    record = json.loads((folder / "run.json").read_bytes())
+    (folder / "run.json").write_text(json.dumps({**record, "ended": ended}))
+    requester.bus.remote.refs.clear()
+    requester.bus.create(requester.bus.identity())
+    ran = requester.run("ls", "--json")
+    assert ran.code == 0, ran.err
+    assert [row["took_s"] for row in ran.document["data"]] == [None]
+
+
 def test_ls_keeps_its_columns_when_a_run_is_not_on_the_bus(requester, host, sent):
     requester.bus.remote.refs.clear()
     requester.bus.create(requester.bus.identity())
@@ -484,6 +497,21 @@ def test_a_watched_listing_is_shown_anew_as_it_changes_until_it_is_stopped(reque
     assert ran.code == 130
     assert [part.splitlines()[1].split()[1] for part in ran.out.split("\n\n")] == ["queued", "claimed"]
     assert requester.run("ls", "-w", "--json").code == 2
+
+
+def test_a_watched_listing_goes_on_in_a_pipe_whose_width_a_variable_names(tmp_path):
+    requester = Requester(tmp_path, terminal=True, environment={"COLUMNS": "100"})
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    sent = requester.run("run", "mlx-env-probe").out.strip()
+
+    def stop():
+        raise DetachedError(signal.SIGINT)
+
+    requester.clock.plan(3, lambda: host.claim(sent))
+    requester.clock.plan(9, stop)
+    ran = requester.run("ls", "-w")
+    assert [part.splitlines()[1].split()[1] for part in ran.out.split("\n\n")] == ["queued", "claimed"]
 
 
 def test_init_compares_a_key_that_it_was_told_with_the_one_that_the_bus_names(tmp_path):

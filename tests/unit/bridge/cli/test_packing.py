@@ -43,9 +43,10 @@ def test_a_packed_result_that_was_changed_is_not_unpacked(requester, tmp_path):
     files = dict(read_tree(SMOKE).files)
     record = json.loads(files["run.json"])
     files["run.json"] = json.dumps(record | {"reason": "failed"}).encode()
-    file = tmp_path / "changed.tar.xz"
+    file = tmp_path / "a changed one.tar.xz"
     file.write_bytes(pack(Tree(files)))
     refused = requester.run("open", str(file))
     assert refused.code == 1
     assert "does not verify" in refused.err
+    assert f"kakeya-mac verify '{file}'" in refused.err
     assert not list((requester.folder / "data" / "runs").glob("*"))

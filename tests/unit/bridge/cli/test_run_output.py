@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
 
 import pytest
 
+from bridge.cli.screen.output import make_output
 from bridge.executor.sandbox.landlock import NOT_HELD
 from bridge.records.network import NetworkUse, ReachedHost, RefusedContact
 from bridge.records.run import SandboxApplied
@@ -17,6 +19,13 @@ from tests.fakes.scripted_host import KILLED, SANDBOX, ScriptedHost
 from tests.unit.bridge.cli.looking import claim, plan, requester_short, run_id
 
 SIGNED = "signed by mini, key EMMK4C8oYk3JrguI ({}/config/config.toml), its number 1"
+
+
+class Screen(io.StringIO):
+    """What a command prints to a terminal."""
+
+    def isatty(self):
+        return True
 
 
 def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
@@ -282,6 +291,27 @@ def test_a_terminal_gets_a_live_view_and_no_colour_is_obeyed(tmp_path):
     assert "00:02 running (limit 5m)" in ran.err
     assert "\x1b[3" not in ran.err
     assert ran.out.startswith("passed      measured")
+
+
+def test_what_goes_to_a_file_holds_no_colour_while_the_talk_goes_to_a_terminal(tmp_path):
+    requester = Requester(tmp_path, terminal=True)
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    requester.pin(host.sign())
+    plan(requester, host)
+    ran = requester.run("run", "mlx-env-probe", "--wait")
+    assert "\x1b" not in ran.out
+    assert ran.out.startswith("passed      measured")
+
+
+@pytest.mark.parametrize(
+    ("environment", "painted"),
+    [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_data_on_a_terminal_has_colour_wherever_the_talk_goes(environment, painted):
+    screen = Screen()
+    make_output(screen, io.StringIO(), environment, as_json=False).row("passed", "all of it")
+    assert ("\x1b[32mpassed" in screen.getvalue()) is painted
 
 
 def test_a_result_of_another_run_is_never_shown(requester, host):

@@ -38,6 +38,15 @@ def other(tmp_path_factory):
     return read_folder(folder, INTERPRETER).presets["my-train"]
 
 
+@pytest.fixture(scope="module")
+def worded(tmp_path_factory):
+    """The same name on a host that takes any text as its steps."""
+    folder = write_workload(tmp_path_factory.mktemp("worded"))
+    number = 'params.steps = { type = "int", min = 1, max = 100, default = 20, help = "steps" }'
+    edit(folder, (number, 'params.steps = { type = "text", pattern = ".*", default = "20", help = "steps" }'))
+    return read_folder(folder, INTERPRETER).presets["my-train"]
+
+
 @pytest.fixture
 def requester(tmp_path):
     return Requester(tmp_path)
@@ -202,3 +211,22 @@ def test_against_takes_a_revision_and_is_refused_where_no_commits_are_compared(r
     ran = requester.run("run", "twin", "--against", "main")
     assert ran.code == 2  # nowhere to take code from
     assert "run it inside a git clone" in ran.err
+
+
+@pytest.mark.parametrize("text", ["a\tb", "a\x85b", "a\u2028b", "a\udcffb"])
+def test_a_text_that_no_request_may_hold_is_refused_by_its_name_whatever_the_preset_takes(requester, worded, text):
+    ScriptedHost(requester.bus, requester.clock).offer(worded)
+    ran = requester.run("run", "my-train", "-p", f"steps={text}")
+    assert ran.code == 2, ran.err
+    assert "parameter 'steps': expected one line of at most" in ran.err
+    assert not requester.bus.snapshot().requests
+
+
+@pytest.mark.parametrize("preset", ["my-train", "owners-own"])
+def test_a_text_with_spaces_of_any_script_is_sent_as_it_is(requester, worded, preset):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.offer(worded)
+    host.beat(presets=(*PRESETS, *host.own, "owners-own"), offers=requester.bus.read_beacons()[0][1].offers)
+    ran = requester.run("run", preset, "-p", "steps=two\u3000words\xa0more", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["request"]["params"]["steps"] == "two\u3000words\xa0more"

@@ -301,6 +301,13 @@ def test_a_comma_is_a_comma_where_a_value_may_hold_one():
         combinations(None, {"n": ["1,1"]}, 1)
 
 
+@pytest.mark.parametrize("text", ["a, b\tc", "1,1e999"])
+def test_a_part_that_no_request_may_hold_is_refused_by_the_name_of_its_parameter(requester, host, text):
+    host.beat(presets=("my-notes",))
+    ran = requester.run("run", "my-notes", "-p", f"note={text}")
+    assert (ran.code, "parameter 'note': " in ran.err) == (2, True), ran.err
+
+
 def test_texts_are_listed_by_giving_their_parameter_several_times(requester, host):
     host.beat(presets=("my-notes",))
     ran = requester.run("run", "my-notes", "-p", "note=a,b", "-p", "note=c", "--dry-run", "--json")
