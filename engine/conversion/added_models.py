@@ -19,7 +19,14 @@ from typing import Any, Final
 
 from engine.checkpoint import GENERATION_CONFIG, read_object, weight_files
 from engine.conversion.gguf_header import GgufHeader, read_header
-from engine.conversion.gguf_reading import check_positions, check_settings, check_values, ends, split_words
+from engine.conversion.gguf_reading import (
+    check_positions,
+    check_settings,
+    check_values,
+    drop_prefix_space,
+    ends,
+    split_words,
+)
 from engine.conversion.model_sources import Source, check_room, find_source, named_licence, sha256_of
 from engine.conversion.scratch import scratch, sweep
 from engine.errors import ModelConfigError, ModelWeightsError, UsageError, needs_extra
@@ -228,6 +235,7 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     }
     check_values(file, header, tensors, text.num_hidden_layers)
     split_words(file, header, tokenizer)
+    drop_prefix_space(header, tokenizer)
     tensors = {name: tensor.to(kind).contiguous() for name, tensor in tensors.items()}
     weights = making / "model.safetensors"
     save_file(tensors, weights, metadata={"format": "pt"})

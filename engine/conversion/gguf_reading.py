@@ -58,6 +58,9 @@ BY_DIGIT: Final = frozenset({"codeshell", "command-r", "exaone", "minerva-7b", "
 """What llama.cpp calls a tokenizer that takes each digit by itself, and everything else as GPT-2 does."""
 AS_GPT2: Final = frozenset({"gpt-2", "jais", "mpt", "olmo", "phi-2", "trillion"})
 """What it calls one that splits a text as GPT-2 does."""
+PREFIX: Final = "tokenizer.ggml.add_space_prefix"
+SPACE: Final = "\u2581"
+"""What SentencePiece writes for a space."""
 _BLOCK: Final = re.compile(r"blk\.([0-9]+)\.")
 
 
@@ -180,6 +183,22 @@ def split_words(file: Path, header: GgufHeader, tokenizer: Any) -> None:
             f"{file.name} says that its tokenizer splits a text as {kind!r}, which transformers has no rule for; a "
             "prompt would be other tokens. Add the folder of the model instead"
         )
+
+
+def drop_prefix_space(header: GgufHeader, tokenizer: Any) -> None:
+    """Have a tokenizer put no space before a text where the file says so: transformers builds it without that entry.
+
+    What puts none before a text takes none away from an answer either.
+    """
+    from tokenizers import decoders, pre_tokenizers
+
+    built = tokenizer.backend_tokenizer
+    # Of those that transformers builds, what puts a space before a text strips one, and Gemma's does neither.
+    if header.values.get(PREFIX) is not False or "Strip(" not in repr(built.decoder):
+        return
+    built.normalizer = None
+    built.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="never", split=False)
+    built.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()])
 
 
 def ends(header: GgufHeader) -> list[int]:

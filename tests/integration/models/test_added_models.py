@@ -402,6 +402,23 @@ def test_a_text_is_split_by_digits_where_the_file_says_so(tmp_path: Path) -> Non
     assert names == {"smollm": ["[", "ĠĠ", "1", "2", "]"], "gpt-2": ["[", "Ġ", "Ġ", "1", "2", "]"]}
 
 
+@pytest.mark.parametrize("spaced", [None, True, False])
+def test_a_space_is_put_before_a_text_unless_the_file_says_that_none_is(tmp_path: Path, spaced: bool | None) -> None:
+    from transformers import AutoTokenizer
+
+    def add(writer: Any) -> None:
+        if spaced is not None:
+            writer.add_add_space_prefix(spaced)
+
+    file, root = tiny_gguf.write_gguf(tmp_path / "pieces.gguf", pieces=True, more=add), tmp_path / "root"
+    assert models(["add", str(file), "--root", str(root)]) == 0
+    built, reading = read_tokenizer(root / "pieces"), Tokenizer(root / "pieces")
+    first, text = ("a", " a") if spaced is False else ("▁a", "a")
+    assert built.encode("a b", add_special_tokens=False).tokens == [first, "▁", "b"]
+    assert list(reading.encode("a b")) == AutoTokenizer.from_pretrained(root / "pieces").encode("a b")
+    assert reading.decode([built.token_to_id("▁a")]) == text
+
+
 @pytest.mark.parametrize("words", ["deepseek-llm", None])
 def test_words_that_transformers_has_no_rule_for_are_one_line(
     tmp_path: Path, words: str | None, capsys: pytest.CaptureFixture[str]
