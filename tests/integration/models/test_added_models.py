@@ -136,6 +136,18 @@ def test_a_folder_is_linked_and_stays_when_it_is_removed(gguf_file: Path, tmp_pa
     assert (root / "made" / CARD).read_text() == card
 
 
+def test_a_dtype_that_a_linked_folder_would_not_take_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, root = tiny_families.write_family(tmp_path / "model", "llama"), tmp_path / "root"
+    words = ["add", str(folder), "--root", str(root), "--licence", "mine"]
+    assert models([*words, "--dtype", "bfloat16"]) == 2
+    error = capsys.readouterr().err
+    assert ("is linked as it is" in error, "leave --dtype bfloat16 out" in error) == (True, True)
+    assert error.count("\n") == 1
+    assert list(root.iterdir()) == []
+
+
 def test_a_folder_of_licences_beside_a_model_is_no_text_of_one(gguf_file: Path, tmp_path: Path) -> None:
     root, file = tmp_path / "root", tmp_path / "tiny.gguf"
     (tmp_path / "LICENSES").mkdir()
