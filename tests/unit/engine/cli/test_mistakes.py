@@ -37,6 +37,8 @@ MISTAKES = [
     ("eval single-graph --limit-s inf", 2, "argument --limit-s: 'inf'; expected a number from 0", "--help"),
     ("probe jax", 2, "argument backend: invalid choice: 'jax'", "probe --help"),
     ("convert onnx a b", 2, "argument format: invalid choice: 'onnx'", "convert --help"),
+    ("convert mlx a b --type q8_0", 2, "--type is a choice for gguf, and mlx is written", "leave it out"),
+    ("convert gguf a b --group-size 32", 2, "--group-size is a choice for mlx, and gguf is written", "leave it out"),
     ("train", 2, "the following arguments are required: verb", "train --help"),
     ("models add", 2, "the following arguments are required: source", "see kakeya-engine models add --help"),
     ("models add GGUF", 3, "is GGUF of version", "expected 2 or 3"),
