@@ -32,6 +32,7 @@ MISTAKES = [
     ("eval nosuch", 2, "unknown workload 'nosuch'; known: code, needle", ""),
     ("eval code --prompts x", 2, "unrecognized arguments: --prompts x", "see kakeya-engine eval code --help"),
     ("bench compare --depths ²", 2, "--depth '²'; expected a number of tokens, or auto", ""),
+    ("bench compare --out GGUF", 2, "model.gguf is a file", "expected a folder for reports"),
     ("bench controller --prompts 1", 2, "one prompt says nothing about others", "expected at least 2"),
     ("bench controller --worlds own,own", 2, "--worlds 'own,own'; expected some of plain,useless", "each once"),
     ("eval single-graph --limit-s inf", 2, "argument --limit-s: 'inf'; expected a number from 0", "--help"),
