@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -92,14 +93,19 @@ def build(served: Served, scheduler: Scheduler) -> Starlette:
             route("/v1/completions", port.complete, "POST"),
             route("/v1/chat/completions", port.chat, "POST"),
         ],
-        exception_handlers={404: _no_route, 405: _no_route},
+        exception_handlers={404: _refuse_route, 405: _refuse_route},
         lifespan=lifespan,
     )
 
 
-async def _no_route(request: Request, _: Exception) -> Response:
+async def _refuse_route(request: Request, error: Exception) -> Response:
+    """Say what is served: 404 for another path, 405 with the methods of this one for another method."""
+    refused = error if isinstance(error, HTTPException) else HTTPException(404)
     text = f"{request.method} {request.url.path} is not served; see GET /v1/models, POST /v1/chat/completions"
-    return Refusal(404, f"{text}, POST /v1/completions, GET /metrics, GET /healthz").response()
+    text += ", POST /v1/completions, GET /metrics, GET /healthz"
+    response = Refusal(refused.status_code, text).response()
+    response.headers.update(refused.headers or {})
+    return response
 
 
 class _Port:

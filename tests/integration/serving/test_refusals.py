@@ -62,6 +62,27 @@ def test_what_cannot_be_served_is_said(any_server: Server, status, path, changes
 
 
 @pytest.mark.parametrize(
+    ("method", "path", "status", "allowed"),
+    [
+        ("GET", "/v1/chat/completions", 405, {"POST"}),
+        ("OPTIONS", "/v1/completions", 405, {"POST"}),
+        ("POST", "/v1/models", 405, {"GET", "HEAD"}),
+        ("DELETE", "/metrics", 405, {"GET", "HEAD"}),
+        ("GET", "/v1/embeddings", 404, set()),
+    ],
+)
+def test_a_path_that_takes_other_methods_names_them(any_server: Server, method, path, status, allowed) -> None:
+    connection = http.client.HTTPConnection(*any_server.place, timeout=240)
+    connection.request(method, path, headers=HEADERS)
+    response = connection.getresponse()
+    message = json.loads(response.read())["error"]["message"]
+    connection.close()
+    methods = set(response.headers.get("Allow", "").replace(",", " ").split())
+    assert (response.status, methods) == (status, allowed)
+    assert f"{method} {path} is not served; see GET /v1/models" in message
+
+
+@pytest.mark.parametrize(
     ("changes", "param"),
     [
         ({"reasoning_effort": "low"}, "reasoning_effort"),
