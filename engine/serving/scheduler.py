@@ -218,7 +218,7 @@ class Scheduler:
             counts.drafted_tokens += answer.drafted_tokens
             counts.accepted_tokens += answer.accepted_tokens
             counts.target_forwards += answer.target_forwards
-        if answer is not None and stream.ticket.ask.sampling is None:
+        if answer is not None and not stream.failed and stream.ticket.ask.sampling is None:
             self._idle.append(stream.conversation)
             del self._idle[:-IDLE_MAX]
         self._learn(stream)
