@@ -151,7 +151,7 @@ class _Port:
         """Answer ``/v1/completions``."""
         body = await self._body(request, CompletionBody)
         sampling, began = self._sampling(body), time.monotonic()
-        prompts = [self._ids(prompt) for prompt in body.prompts]
+        prompts = await asyncio.to_thread(self._ids, body)
         asks = [
             Ask(
                 self._request(body, prompt, body.max_tokens, chat=False),
@@ -185,7 +185,7 @@ class _Port:
         """Answer ``/v1/chat/completions``."""
         body = await self._body(request, ChatBody)
         sampling, began = self._sampling(body), time.monotonic()
-        prompt = self._turn(body)
+        prompt = await asyncio.to_thread(self._turn, body)
         ask = Ask(
             self._request(body, prompt, body.budget_tokens, chat=True), sampling, score_answer=bool(body.logprobs)
         )
@@ -255,8 +255,10 @@ class _Port:
         seed = secrets.randbits(63) if body.seed is None else body.seed
         return Sampling(body.temperature, body.top_k, body.top_p, seed)
 
-    def _ids(self, prompt: str | tuple[int, ...]) -> tuple[int, ...]:
-        return self._served.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+    def _ids(self, body: CompletionBody) -> list[tuple[int, ...]]:
+        """Return the ids of each prompt; of a long text that takes seconds."""
+        encode = self._served.tokenizer.encode
+        return [encode(prompt) if isinstance(prompt, str) else prompt for prompt in body.prompts]
 
     def _turn(self, body: ChatBody) -> tuple[int, ...]:
         """Return the ids of a conversation, ready for its answer."""

@@ -7,13 +7,17 @@ import http.client
 import json
 import random
 import socket
+import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from engine.serving.fields import ChatBody, CompletionBody, FieldError, parse
+from engine.tokenizer import Tokenizer
 from tests.integration.serving.conftest import BOUNDS, KEY, MODEL, Server, serving
 
 GOOD = {"model": MODEL, "prompt": "class A:", "max_tokens": 4, "temperature": 0}
@@ -211,6 +215,40 @@ def test_bytes_that_are_no_http_and_clients_that_say_nothing_hold_nobody_up(any_
     assert time.monotonic() - began < 50
     for client in silent:
         client.close()
+
+
+class HeldTokenizer(Tokenizer):
+    """Cuts a text once it is told to, as a very long one takes its time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        self.begun.set()
+        assert self.may_end.wait(240)
+        return super().encode(text)
+
+
+def test_a_prompt_that_takes_long_to_cut_holds_nobody_up() -> None:
+    tokenizers: list[HeldTokenizer] = []
+
+    def read(folder: Path) -> Tokenizer:
+        tokenizers.append(HeldTokenizer(folder))
+        return tokenizers[-1]
+
+    with serving("mlx", read=read) as server, ThreadPoolExecutor(1) as clients:
+        asking = clients.submit(post, server, json.dumps(GOOD).encode())
+        (tokenizer,) = tokenizers
+        assert tokenizer.begun.wait(240)
+        connection = http.client.HTTPConnection(*server.place, timeout=60)
+        try:
+            connection.request("GET", "/healthz")
+            assert connection.getresponse().status == 200
+        finally:
+            connection.close()
+            tokenizer.may_end.set()
+        assert asking.result()[0] == 200
 
 
 def test_more_than_may_wait_are_told_to_come_again(any_server: Server) -> None:
