@@ -284,11 +284,16 @@ class _Port:
             Refusal: Prompt and budget do not fit.
         """
         info, tokenizer = self._served.engine.target.info, self._served.tokenizer
-        budget = max(1, room_tokens(len(prompt), info)) if budget_tokens is None else budget_tokens
+        room, field = room_tokens(len(prompt), info), "messages" if chat else "prompt"
+        budget = max(1, room) if budget_tokens is None else budget_tokens
+        if max(1, budget) > room:
+            text = f"a prompt of {len(prompt)} tokens and an answer of up to {budget}; {info.name!r} holds "
+            text += f"{info.max_positions} positions, which leaves {max(0, room)} for the answer"
+            raise Refusal(400, f"{text}; {'lower max_tokens or ' if room > 0 else ''}shorten the prompt", param=field)
         try:
-            check_prompt(prompt, info, new_tokens=budget)
+            check_prompt(prompt, info)
         except PromptError as error:
-            raise Refusal(400, str(error), param="messages" if chat else "prompt") from error
+            raise Refusal(400, str(error), param=field) from error
         stop_ids = [tokenizer.special[text] for text in body.stops if text in tokenizer.special]
         return GenerationRequest(
             prompt=prompt,

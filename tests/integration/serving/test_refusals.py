@@ -45,7 +45,8 @@ def forwards(server: Server) -> tuple[int, int]:
         (404, "/v1/completions", {"model": "gpt"}, {}, f"expected '{MODEL}'"),
         (400, "/v1/completions", {"prompt": [10**6]}, {}, "token id 1000000; expected 0 <= id <"),
         (400, "/v1/completions", {"prompt": [2] * 20_000}, {}, "holds 16384 positions"),
-        (400, "/v1/completions", {"max_tokens": 16_384}, {}, "leaves"),
+        (400, "/v1/completions", {"max_tokens": 16_384}, {}, "for the answer; lower max_tokens or shorten the prompt"),
+        (400, "/v1/completions", {"prompt": [2] * 16_384}, {}, "leaves 0 for the answer; shorten the prompt"),
         (400, "/v1/completions", {"tools": []}, {}, "'tools' is not served"),
         (400, "/v1/completions", {"temperature": 1e-8}, {}, "or 0 for greedy decoding"),
         (404, "/v1/embeddings", {}, {}, "is not served"),
@@ -62,6 +63,7 @@ def test_what_cannot_be_served_is_said(any_server: Server, status, path, changes
     got, body = post(any_server, json.dumps(GOOD | changes).encode(), path, **headers)
     assert got == status, body
     assert message in body["error"]["message"]
+    assert "--" not in body["error"]["message"]  # what a client cannot say
     assert forwards(any_server) == before
 
 
