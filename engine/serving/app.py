@@ -26,7 +26,7 @@ from engine.loading import Engine
 from engine.serving.answers import chat_logprobs, completion_logprobs, envelope, usage
 from engine.serving.fields import BODY_MAX_BYTES, Asked, Body, ChatBody, CompletionBody, FieldError, parse
 from engine.serving.metrics import Metrics
-from engine.serving.refusals import Refusal, refuse
+from engine.serving.refusals import TOO_LONG, Refusal, refuse
 from engine.serving.scheduler import BusyError, Scheduler
 from engine.serving.sse import Streaming
 from engine.serving.streams import Ask, Event, Failed, Finished, Ticket
@@ -217,7 +217,8 @@ class _Port:
         key = self._served.api_key
         shown = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
         if key is not None and not hmac.compare_digest(shown, key.encode()):
-            raise Refusal(401, "a key is needed: Authorization: Bearer KEY", "authentication_error")
+            text = "a key is needed: Authorization: Bearer KEY"
+            raise Refusal(401, text, "authentication_error", code="invalid_api_key")
 
     async def _body(self, request: Request, kind: type[Body]) -> Body:
         """Read a whole body that can be served.
@@ -246,7 +247,7 @@ class _Port:
             raise Refusal(400, str(error), param=error.param) from error
         if body.model != self._served.model:
             text = f"model {body.model[:200]!r} is not served; expected {self._served.model!r}"
-            raise Refusal(404, text, param="model")
+            raise Refusal(404, text, param="model", code="model_not_found")
         return body
 
     def _sampling(self, body: Asked) -> Sampling | None:
@@ -289,7 +290,8 @@ class _Port:
         if max(1, budget) > room:
             text = f"a prompt of {len(prompt)} tokens and an answer of up to {budget}; {info.name!r} holds "
             text += f"{info.max_positions} positions, which leaves {max(0, room)} for the answer"
-            raise Refusal(400, f"{text}; {'lower max_tokens or ' if room > 0 else ''}shorten the prompt", param=field)
+            text += f"; {'lower max_tokens or ' if room > 0 else ''}shorten the prompt"
+            raise Refusal(400, text, param=field, code=TOO_LONG)
         try:
             check_prompt(prompt, info)
         except PromptError as error:

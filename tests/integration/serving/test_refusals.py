@@ -68,6 +68,20 @@ def test_what_cannot_be_served_is_said(any_server: Server, status, path, changes
 
 
 @pytest.mark.parametrize(
+    ("changes", "headers", "code"),
+    [
+        ({"prompt": [2] * 20_000}, {}, "context_length_exceeded"),
+        ({"max_tokens": 16_384}, {}, "context_length_exceeded"),
+        ({"model": "gpt"}, {}, "model_not_found"),
+        ({}, {"Authorization": "Bearer other"}, "invalid_api_key"),
+        ({"prompt": [10**6]}, {}, None),
+    ],
+)
+def test_an_error_that_clients_act_on_has_the_code_that_they_know(any_server: Server, changes, headers, code) -> None:
+    assert post(any_server, json.dumps(GOOD | changes).encode(), **headers)[1]["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
     ("method", "path", "status", "allowed"),
     [
         ("GET", "/v1/chat/completions", 405, {"POST"}),
