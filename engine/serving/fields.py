@@ -134,16 +134,18 @@ class TextPart(_Fields):
 
 
 class MessageBody(_Fields):
-    """A message of a conversation."""
+    """A message of a conversation; one that was an answer here comes back with the thoughts that it came with."""
 
     role: Annotated[str, Field(min_length=1, max_length=40)]
     content: str | Annotated[list[TextPart], Field(max_length=1_000)]
     name: str | None = None
+    reasoning_content: str | None = None
 
     def message(self) -> dict[str, str]:
         """Return it as a template takes it."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": self.role, "content": text} | ({} if self.name is None else {"name": self.name})
+        more = {"name": self.name, "reasoning_content": self.reasoning_content}
+        return {"role": self.role, "content": text} | {key: value for key, value in more.items() if value is not None}
 
 
 class ChatBody(Asked):

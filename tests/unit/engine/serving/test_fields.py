@@ -119,3 +119,10 @@ def test_parts_of_a_message_are_one_text():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     body = parse(ChatBody, json.dumps({"model": "m", "messages": [{"role": "user", "content": parts}]}).encode())
     assert [message.message() for message in body.messages] == [{"role": "user", "content": "ab"}]
+
+
+def test_an_answer_comes_back_as_it_went_out():
+    """A client goes on with a conversation by the message that it got."""
+    answer = {"role": "assistant", "content": "7 is prime.", "reasoning_content": "Is it? Yes."}
+    body = parse(ChatBody, json.dumps(CHAT | {"messages": [*CHAT["messages"], answer]}).encode())
+    assert [message.message() for message in body.messages] == [*CHAT["messages"], answer]
