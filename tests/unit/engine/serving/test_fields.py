@@ -113,6 +113,8 @@ def test_a_field_without_a_value_is_as_if_nobody_had_named_it():
         nulls = dict.fromkeys(name for name in unnamed if name in kind.model_fields)
         first, other = (parse(kind, json.dumps(each).encode()) for each in (body, body | nulls))
         assert other.model_dump() == first.model_dump()
+    nothing = parse(CompletionBody, json.dumps(COMPLETION | {"max_tokens": None}).encode())
+    assert nothing.max_tokens == 16, "not what the context has room for"
 
 
 def test_parts_of_a_message_are_one_text():
