@@ -20,6 +20,7 @@ from typing import Any, Final
 from engine.checkpoint import GENERATION_CONFIG, read_object, weight_files
 from engine.conversion.gguf_header import GgufHeader, read_header
 from engine.conversion.gguf_reading import (
+    add_first_token,
     check_positions,
     check_settings,
     check_values,
@@ -241,6 +242,7 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     check_values(file, header, tensors, text.num_hidden_layers)
     split_words(file, header, tokenizer)
     drop_prefix_space(header, tokenizer)
+    add_first_token(header, tokenizer)
     tensors = {name: tensor.to(kind).contiguous() for name, tensor in tensors.items()}
     weights = making / "model.safetensors"
     save_file(tensors, weights, metadata={"format": "pt"})

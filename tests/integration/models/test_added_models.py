@@ -431,6 +431,26 @@ def test_a_space_is_put_before_a_text_unless_the_file_says_that_none_is(tmp_path
     assert reading.decode([built.token_to_id("▁a")]) == text
 
 
+@pytest.mark.parametrize(
+    ("words", "first", "begins"),
+    [("llama-bpe", None, True), ("llama-bpe", False, False), ("llama-bpe", True, True), ("smollm", None, False)],
+)
+def test_a_text_of_llama_3_begins_with_its_first_token_unless_the_file_says_otherwise(
+    tmp_path: Path, words: str, first: bool | None, begins: bool
+) -> None:
+    from transformers import AutoTokenizer
+
+    def add(writer: Any) -> None:
+        if first is not None:
+            writer.add_add_bos_token(first)
+
+    file, root = tiny_gguf.write_gguf(tmp_path / "begun.gguf", words=words, more=add), tmp_path / "root"
+    assert models(["add", str(file), "--root", str(root)]) == 0
+    ids = Tokenizer(root / "begun").encode(TEXT)
+    assert (ids[0] == tiny_gguf.TOKENS - 1, tiny_gguf.TOKENS - 1 in ids[1:]) == (begins, False)
+    assert list(ids) == AutoTokenizer.from_pretrained(root / "begun").encode(TEXT)
+
+
 @pytest.mark.parametrize("words", ["deepseek-llm", None])
 def test_words_that_transformers_has_no_rule_for_are_one_line(
     tmp_path: Path, words: str | None, capsys: pytest.CaptureFixture[str]
