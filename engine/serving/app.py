@@ -151,6 +151,10 @@ class _Port:
         """Answer ``/v1/completions``."""
         body = await self._body(request, CompletionBody)
         sampling, began = self._sampling(body), time.monotonic()
+        count, most = len(body.prompts), self._scheduler.bounds.waiting
+        if count > most:  # which no later moment would change
+            text = f"prompt has {count} prompts and this server lets {most} requests wait; send fewer at once"
+            raise Refusal(400, text, param="prompt")
         prompts = await asyncio.to_thread(self._ids, body)
         asks = [
             Ask(

@@ -47,6 +47,7 @@ def forwards(server: Server) -> tuple[int, int]:
         (400, "/v1/completions", {"prompt": [2] * 20_000}, {}, "holds 16384 positions"),
         (400, "/v1/completions", {"max_tokens": 16_384}, {}, "for the answer; lower max_tokens or shorten the prompt"),
         (400, "/v1/completions", {"prompt": [2] * 16_384}, {}, "leaves 0 for the answer; shorten the prompt"),
+        (400, "/v1/completions", {"prompt": ["a"] * 17}, {}, "lets 16 requests wait; send fewer at once"),
         (400, "/v1/completions", {"tools": []}, {}, "'tools' is not served"),
         (400, "/v1/completions", {"temperature": 1e-8}, {}, "or 0 for greedy decoding"),
         (404, "/v1/embeddings", {}, {}, "is not served"),
