@@ -159,7 +159,7 @@ def render_chat(
             # What a template says itself by raise_exception: it is whole, and takes no such conversation.
             raise ModelConfigError(
                 f"chat template {name!r} of {folder} refuses this conversation: {cause}. Leave out what it does not "
-                "take, such as --system"
+                "take, such as a system message"
             ) from error
         raise ModelConfigError(
             f"chat template {name!r} of {folder} cannot be rendered: {cause}; fetch the folder's templates again, or "

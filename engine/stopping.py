@@ -15,7 +15,10 @@ from engine.types import StopReason
 
 @dataclass
 class Stopping:
-    """The stop rules of one sequence and what they have seen so far."""
+    """The stop rules of one sequence and what they have seen so far.
+
+    ``answers`` is asked of every emitted token in turn; stop strings are looked for in the text of those it takes.
+    """
 
     budget_tokens: int
     stop_ids: frozenset[int] = frozenset()
@@ -23,9 +26,11 @@ class Stopping:
     decode: Callable[[list[int]], str] | None = None
     loop_guard: Callable[[list[int]], bool] | None = None
     cancelled: Callable[[], bool] = lambda: False
+    answers: Callable[[int], bool] = lambda _: True
     emitted: list[int] = field(default_factory=list)
     room_tokens: int | None = None
     """New tokens that the context has room for; a loop fills it in, None until then."""
+    _answer: list[int] = field(default_factory=list)
 
     @property
     def remaining_tokens(self) -> int:
@@ -47,9 +52,10 @@ class Stopping:
         return tokens, None
 
     def _reason(self, token: int) -> StopReason | None:
+        is_answer = bool(self.stop_strings) and self.answers(token)
         if token in self.stop_ids:
             return StopReason.EOS
-        if self.stop_strings and self._completes_a_stop_string():
+        if is_answer and self._completes_a_stop_string(token):
             return StopReason.STOP_STRING
         if self.loop_guard is not None and self.loop_guard(self.emitted):
             return StopReason.LOOP_GUARD
@@ -57,12 +63,13 @@ class Stopping:
             return StopReason.BUDGET if len(self.emitted) >= self.budget_tokens else StopReason.CONTEXT
         return None
 
-    def _completes_a_stop_string(self) -> bool:
+    def _completes_a_stop_string(self, token: int) -> bool:
         if self.decode is None:
             return False
+        self._answer.append(token)
         # A token holds at least one byte, so the tail below can contain any stop string that ends at this token.
         longest = max(len(text.encode()) for text in self.stop_strings)
-        tail = self.decode(self.emitted[-(longest + 4) :])
+        tail = self.decode(self._answer[-(longest + 4) :])
         return any(text in tail for text in self.stop_strings)
 
 

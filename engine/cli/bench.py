@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from engine.bench.contest import Contest, Entry, as_row, standings, table
@@ -29,6 +28,7 @@ from engine.options import (
     AUTO,
     add_cache_option,
     add_model_options,
+    add_out_option,
     cache_layout,
     check_depth,
     chosen_drafter,
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--repeats", type=positive, default=3, help="decodes of each prompt (default: %(default)s)")
     built.add_argument("--worlds", help=f"controller only: some of {','.join(WORLDS)} (default: all)")
     built.add_argument("--reference", help="contestant the others are compared with (default: the library's plain one)")
-    built.add_argument("--out", type=Path, help="directory for bench.json (default: here)")
+    add_out_option(built)
     return built
 
 

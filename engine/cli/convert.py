@@ -12,7 +12,12 @@ from engine.conversion.drafter_file import read_drafter
 from engine.conversion.gguf_file import ARCHITECTURE, STORED, TYPES, write_gguf
 from engine.conversion.mlx_folder import write_mlx
 from engine.drafters.affine import BITS, GROUPS
+from engine.errors import UsageError
 from engine.options import from_here
+
+GROUP_SIZE = 64
+OF_FORMAT = {"gguf": ("type", "arch"), "mlx": ("bits", "group_size")}
+"""What is chosen of each format."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -21,15 +26,11 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("format", choices=("gguf", "mlx"), help="gguf: one file; mlx: a folder of quantised weights")
     built.add_argument("drafter", help="folder or name of a DFlash drafter")
     built.add_argument("out", type=Path, help="file or folder to write; none may be there")
+    built.add_argument("--type", choices=TYPES, help=f"gguf: type of the matrices (default: {STORED}, bit for bit)")
+    built.add_argument("--arch", help=f"gguf: architecture readers look for (default: {ARCHITECTURE})")
+    built.add_argument("--bits", type=int, choices=BITS, help=f"mlx: of a code (default: {BITS[0]})")
     built.add_argument(
-        "--type", choices=TYPES, default=STORED, help="gguf: type of the matrices (default: %(default)s, bit for bit)"
-    )
-    built.add_argument(
-        "--arch", default=ARCHITECTURE, help="gguf: architecture readers look for (default: %(default)s)"
-    )
-    built.add_argument("--bits", type=int, choices=BITS, default=BITS[0], help="mlx: of a code (default: %(default)s)")
-    built.add_argument(
-        "--group-size", type=int, choices=GROUPS, default=64, help="mlx: values that share a scale (default: 64)"
+        "--group-size", type=int, choices=GROUPS, help=f"mlx: values that share a scale (default: {GROUP_SIZE})"
     )
     return built
 
@@ -41,11 +42,17 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    for written, names in OF_FORMAT.items():
+        for name in names:
+            if written != options.format and getattr(options, name) is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} is a choice for {written}, and {options.format} is written; leave it out")
     drafter = read_drafter(resolve_model(str(from_here(options.drafter))))
     if options.format == "gguf":
-        undivided = write_gguf(drafter, options.out, options.type, options.arch)
+        architecture = ARCHITECTURE if options.arch is None else options.arch
+        undivided = write_gguf(drafter, options.out, options.type or STORED, architecture)
     else:
-        undivided = write_mlx(drafter, options.out, options.bits, options.group_size)
+        undivided = write_mlx(drafter, options.out, options.bits or BITS[0], options.group_size or GROUP_SIZE)
     print(f"{options.out}: {len(drafter.tensors)} tensors of {drafter.folder.name}")
     if undivided:
         print(f"stored as they were, because their rows do not divide: {', '.join(undivided)}")

@@ -29,8 +29,7 @@ def parser() -> argparse.ArgumentParser:
     adding.add_argument(
         "--dtype",
         choices=DTYPES,
-        default=DTYPES[0],
-        help="what unpacked weights are stored and computed in (default: %(default)s)",
+        help=f"what unpacked weights are stored and computed in (default: {DTYPES[0]}); a folder is linked as it is",
     )
     adding.add_argument("--licence", metavar="NAME", help="what its licence is, where the source does not say")
     listing = verbs.add_parser("list", help="say what was added, where it is from and under which licence")

@@ -19,7 +19,15 @@ from typing import Any, Final
 
 from engine.checkpoint import GENERATION_CONFIG, read_object, weight_files
 from engine.conversion.gguf_header import GgufHeader, read_header
-from engine.conversion.gguf_reading import check_positions, check_settings, check_values, ends, split_words
+from engine.conversion.gguf_reading import (
+    add_first_token,
+    check_positions,
+    check_settings,
+    check_values,
+    drop_prefix_space,
+    ends,
+    split_words,
+)
 from engine.conversion.model_sources import Source, check_room, find_source, named_licence, sha256_of
 from engine.conversion.scratch import scratch, sweep
 from engine.errors import ModelConfigError, ModelWeightsError, UsageError, needs_extra
@@ -60,7 +68,7 @@ def usual_root() -> Path:
 
 
 def add(
-    named: str, root: Path, name: str | None = None, dtype: str = "float32", licence: str | None = None
+    named: str, root: Path, name: str | None = None, dtype: str | None = None, licence: str | None = None
 ) -> AddedModel:
     """Add a model to a root.
 
@@ -68,12 +76,13 @@ def add(
         named: A path, an installed distribution, or a model of the Hugging Face cache.
         root: Folder to add to; made where it is not there.
         name: What to call it; None for what its source does.
-        dtype: What unpacked weights are stored and computed in, ``float32`` or ``bfloat16``.
+        dtype: What unpacked weights are stored and computed in, ``float32`` or ``bfloat16``; None for the first.
         licence: What its licence is, where the source does not say.
 
     Raises:
         ModelError: If there is no such model, or it cannot be read.
-        UsageError: If a name is taken, a licence is missing or the disk has no room.
+        UsageError: If a name is taken, a dtype is named for a folder that is linked as it is, a licence is missing or
+            the disk has no room.
     """
     root.mkdir(parents=True, exist_ok=True)
     sweep(root)
@@ -85,6 +94,10 @@ def add(
         folder = root / called
         if folder.exists() or folder.is_symlink():
             raise UsageError(f"{folder} is there already; remove it first, or give another name with --name")
+        if source.gguf is None and dtype is not None:
+            raise UsageError(
+                f"{source.origin} is linked as it is, so its weights stay in their own dtype; leave --dtype {dtype} out"
+            )
         header = None if source.gguf is None else read_header(source.gguf)
         entries = {} if header is None else header.values
         inside = named_licence(entries.get("general.license"), entries.get("general.license.name"))
@@ -95,7 +108,7 @@ def add(
                 "know that you may use it"
             )
         with _whole(root, folder) as making:
-            facts = _convert(source, header, making, dtype) if header is not None else _link(source, making)
+            facts = _link(source, making) if header is None else _convert(source, header, making, dtype or DTYPES[0])
             for text in source.texts:
                 if not (making / text.name).exists():
                     shutil.copyfile(text, making / text.name)
@@ -228,6 +241,8 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
     }
     check_values(file, header, tensors, text.num_hidden_layers)
     split_words(file, header, tokenizer)
+    drop_prefix_space(header, tokenizer)
+    add_first_token(header, tokenizer)
     tensors = {name: tensor.to(kind).contiguous() for name, tensor in tensors.items()}
     weights = making / "model.safetensors"
     save_file(tensors, weights, metadata={"format": "pt"})

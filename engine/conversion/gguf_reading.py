@@ -58,6 +58,13 @@ BY_DIGIT: Final = frozenset({"codeshell", "command-r", "exaone", "minerva-7b", "
 """What llama.cpp calls a tokenizer that takes each digit by itself, and everything else as GPT-2 does."""
 AS_GPT2: Final = frozenset({"gpt-2", "jais", "mpt", "olmo", "phi-2", "trillion"})
 """What it calls one that splits a text as GPT-2 does."""
+WORDS: Final = "tokenizer.ggml.pre"
+LLAMA3: Final = frozenset({"llama-bpe", "llama-v3", "llama3"})
+"""What it calls that of Llama 3, before whose texts it puts their first token unless a file says otherwise."""
+FIRST: Final = "tokenizer.ggml.add_bos_token"
+PREFIX: Final = "tokenizer.ggml.add_space_prefix"
+SPACE: Final = "\u2581"
+"""What SentencePiece writes for a space."""
 _BLOCK: Final = re.compile(r"blk\.([0-9]+)\.")
 
 
@@ -169,7 +176,7 @@ def split_words(file: Path, header: GgufHeader, tokenizer: Any) -> None:
     """
     from tokenizers import pre_tokenizers
 
-    built, kind = tokenizer.backend_tokenizer, header.values.get("tokenizer.ggml.pre")
+    built, kind = tokenizer.backend_tokenizer, header.values.get(WORDS)
     split = built.pre_tokenizer
     if header.values.get("tokenizer.ggml.model") != "gpt2" or not isinstance(split, pre_tokenizers.ByteLevel):
         return
@@ -180,6 +187,31 @@ def split_words(file: Path, header: GgufHeader, tokenizer: Any) -> None:
             f"{file.name} says that its tokenizer splits a text as {kind!r}, which transformers has no rule for; a "
             "prompt would be other tokens. Add the folder of the model instead"
         )
+
+
+def add_first_token(header: GgufHeader, tokenizer: Any) -> None:
+    """Have a tokenizer of Llama 3 begin texts with their first token where the file does not say whether to.
+
+    So do llama.cpp and the tokenizer that such a file was made of; transformers takes silence for no.
+    """
+    if header.values.get(WORDS) in LLAMA3 and FIRST not in header.values:
+        tokenizer.add_bos_token = True
+
+
+def drop_prefix_space(header: GgufHeader, tokenizer: Any) -> None:
+    """Have a tokenizer put no space before a text where the file says so: transformers builds it without that entry.
+
+    What puts none before a text takes none away from an answer either.
+    """
+    from tokenizers import decoders, pre_tokenizers
+
+    built = tokenizer.backend_tokenizer
+    # Of those that transformers builds, what puts a space before a text strips one, and Gemma's does neither.
+    if header.values.get(PREFIX) is not False or "Strip(" not in repr(built.decoder):
+        return
+    built.normalizer = None
+    built.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="never", split=False)
+    built.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()])
 
 
 def ends(header: GgufHeader) -> list[int]:

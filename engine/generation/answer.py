@@ -121,12 +121,17 @@ def answering(
     conversation = conversation or Conversation(engine, request.layout)
     sequence, drafter, cached = conversation.resume(request.prompt)
     fallen_before = Counter(fell_back(sequence, drafter))  # in earlier turns
-    # A turn is a text of its own; other answers go on from the text of their prompt.
-    decode: Decode = tokenizer.decode if request.chat else read_behind(tokenizer.decode, request.prompt)
-    stopping = Stopping(request.max_new_tokens, request.stop_ids, request.stop_strings, decode)
-    parts = Parts(sequence, drafter, rule[0], rule[1], clock, engine.resident)
     channels = Channels.of(tokenizer) if request.chat else None
-    reading: Decode = decode if channels is None else partial(tokenizer.decode, written=channels.written)
+    # A turn is a text of its own; other answers go on from the text of their prompt.
+    reading: Decode = (
+        read_behind(tokenizer.decode, request.prompt)
+        if channels is None
+        else partial(tokenizer.decode, written=channels.written)
+    )
+    stopping = Stopping(request.max_new_tokens, request.stop_ids, request.stop_strings, reading)
+    if request.chat:
+        stopping.answers = Channels.of(tokenizer).answers  # a thought that holds a stop string goes on
+    parts = Parts(sequence, drafter, rule[0], rule[1], clock, engine.resident)
     pieces, thought = Pieces(reading, request.stop_strings, show), Pieces(reading, (), think, LABEL)
     steps: list[Step] = []
     began_ns = first_ns = last_ns = clock.now_ns()

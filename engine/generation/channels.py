@@ -64,6 +64,10 @@ class Channels:
             else:
                 yield self._answers, token
 
+    def answers(self, token: int) -> bool:
+        """Take the next token and return whether it is the answer's text."""
+        return any(is_answer for is_answer, _ in self.split((token,)))
+
     def _turn_to(self, token: int) -> None:
         """Read a token of harmony: a message is a header, which may name a channel, and a text."""
         start, channel, message, *_ = self._harmony

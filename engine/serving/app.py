@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -25,7 +26,7 @@ from engine.loading import Engine
 from engine.serving.answers import chat_logprobs, completion_logprobs, envelope, usage
 from engine.serving.fields import BODY_MAX_BYTES, Asked, Body, ChatBody, CompletionBody, FieldError, parse
 from engine.serving.metrics import Metrics
-from engine.serving.refusals import Refusal, refuse
+from engine.serving.refusals import TOO_LONG, Refusal, refuse
 from engine.serving.scheduler import BusyError, Scheduler
 from engine.serving.sse import Streaming
 from engine.serving.streams import Ask, Event, Failed, Finished, Ticket
@@ -92,14 +93,19 @@ def build(served: Served, scheduler: Scheduler) -> Starlette:
             route("/v1/completions", port.complete, "POST"),
             route("/v1/chat/completions", port.chat, "POST"),
         ],
-        exception_handlers={404: _no_route, 405: _no_route},
+        exception_handlers={404: _refuse_route, 405: _refuse_route},
         lifespan=lifespan,
     )
 
 
-async def _no_route(request: Request, _: Exception) -> Response:
+async def _refuse_route(request: Request, error: Exception) -> Response:
+    """Say what is served: 404 for another path, 405 with the methods of this one for another method."""
+    refused = error if isinstance(error, HTTPException) else HTTPException(404)
     text = f"{request.method} {request.url.path} is not served; see GET /v1/models, POST /v1/chat/completions"
-    return Refusal(404, f"{text}, POST /v1/completions, GET /metrics, GET /healthz").response()
+    text += ", POST /v1/completions, GET /metrics, GET /healthz"
+    response = Refusal(refused.status_code, text).response()
+    response.headers.update(refused.headers or {})
+    return response
 
 
 class _Port:
@@ -145,7 +151,11 @@ class _Port:
         """Answer ``/v1/completions``."""
         body = await self._body(request, CompletionBody)
         sampling, began = self._sampling(body), time.monotonic()
-        prompts = [self._ids(prompt) for prompt in body.prompts]
+        count, most = len(body.prompts), self._scheduler.bounds.waiting
+        if count > most:  # which no later moment would change
+            text = f"prompt has {count} prompts and this server lets {most} requests wait; send fewer at once"
+            raise Refusal(400, text, param="prompt")
+        prompts = await asyncio.to_thread(self._ids, body)
         asks = [
             Ask(
                 self._request(body, prompt, body.max_tokens, chat=False),
@@ -179,7 +189,7 @@ class _Port:
         """Answer ``/v1/chat/completions``."""
         body = await self._body(request, ChatBody)
         sampling, began = self._sampling(body), time.monotonic()
-        prompt = self._turn(body)
+        prompt = await asyncio.to_thread(self._turn, body)
         ask = Ask(
             self._request(body, prompt, body.budget_tokens, chat=True), sampling, score_answer=bool(body.logprobs)
         )
@@ -211,7 +221,8 @@ class _Port:
         key = self._served.api_key
         shown = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
         if key is not None and not hmac.compare_digest(shown, key.encode()):
-            raise Refusal(401, "a key is needed: Authorization: Bearer KEY", "authentication_error")
+            text = "a key is needed: Authorization: Bearer KEY"
+            raise Refusal(401, text, "authentication_error", code="invalid_api_key")
 
     async def _body(self, request: Request, kind: type[Body]) -> Body:
         """Read a whole body that can be served.
@@ -240,7 +251,7 @@ class _Port:
             raise Refusal(400, str(error), param=error.param) from error
         if body.model != self._served.model:
             text = f"model {body.model[:200]!r} is not served; expected {self._served.model!r}"
-            raise Refusal(404, text, param="model")
+            raise Refusal(404, text, param="model", code="model_not_found")
         return body
 
     def _sampling(self, body: Asked) -> Sampling | None:
@@ -249,8 +260,10 @@ class _Port:
         seed = secrets.randbits(63) if body.seed is None else body.seed
         return Sampling(body.temperature, body.top_k, body.top_p, seed)
 
-    def _ids(self, prompt: str | tuple[int, ...]) -> tuple[int, ...]:
-        return self._served.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+    def _ids(self, body: CompletionBody) -> list[tuple[int, ...]]:
+        """Return the ids of each prompt; of a long text that takes seconds."""
+        encode = self._served.tokenizer.encode
+        return [encode(prompt) if isinstance(prompt, str) else prompt for prompt in body.prompts]
 
     def _turn(self, body: ChatBody) -> tuple[int, ...]:
         """Return the ids of a conversation, ready for its answer."""
@@ -276,11 +289,17 @@ class _Port:
             Refusal: Prompt and budget do not fit.
         """
         info, tokenizer = self._served.engine.target.info, self._served.tokenizer
-        budget = max(1, room_tokens(len(prompt), info)) if budget_tokens is None else budget_tokens
+        room, field = room_tokens(len(prompt), info), "messages" if chat else "prompt"
+        budget = max(1, room) if budget_tokens is None else budget_tokens
+        if max(1, budget) > room:
+            text = f"a prompt of {len(prompt)} tokens and an answer of up to {budget}; {info.name!r} holds "
+            text += f"{info.max_positions} positions, which leaves {max(0, room)} for the answer"
+            text += f"; {'lower max_tokens or ' if room > 0 else ''}shorten the prompt"
+            raise Refusal(400, text, param=field, code=TOO_LONG)
         try:
-            check_prompt(prompt, info, new_tokens=budget)
+            check_prompt(prompt, info)
         except PromptError as error:
-            raise Refusal(400, str(error), param="messages" if chat else "prompt") from error
+            raise Refusal(400, str(error), param=field) from error
         stop_ids = [tokenizer.special[text] for text in body.stops if text in tokenizer.special]
         return GenerationRequest(
             prompt=prompt,

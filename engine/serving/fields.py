@@ -17,8 +17,8 @@ PROMPTS_MAX: Final = 64
 STOPS_MAX: Final = 16
 TOKENS_MAX: Final = 1_000_000
 NO_PENALTY: Final = (None, 0, 0.0)
-NULLABLE: Final = ("temperature", "top_p", "top_k", "stream", "ignore_eos", "echo")
-"""Fields that OpenAI lets a client send without a value, and that are always one here."""
+NULLABLE: Final = ("temperature", "top_p", "top_k", "stream", "ignore_eos", "echo", "max_tokens")
+"""Fields that OpenAI lets a client send without a value, which is then their default's."""
 
 TokenId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 StopText = Annotated[str, Field(min_length=1, max_length=1_000)]
@@ -94,7 +94,7 @@ class CompletionBody(Asked):
     """A body of ``/v1/completions``."""
 
     prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
-    max_tokens: Annotated[int, Field(ge=0, le=TOKENS_MAX)] | None = 16
+    max_tokens: Annotated[int, Field(ge=0, le=TOKENS_MAX)] = 16
     echo: bool = False
     logprobs: Annotated[int, Field(ge=0, le=1)] | None = None
     best_of: Literal[1, None] = None
@@ -134,16 +134,18 @@ class TextPart(_Fields):
 
 
 class MessageBody(_Fields):
-    """A message of a conversation."""
+    """A message of a conversation; one that was an answer here comes back with the thoughts that it came with."""
 
     role: Annotated[str, Field(min_length=1, max_length=40)]
     content: str | Annotated[list[TextPart], Field(max_length=1_000)]
     name: str | None = None
+    reasoning_content: str | None = None
 
     def message(self) -> dict[str, str]:
         """Return it as a template takes it."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": self.role, "content": text} | ({} if self.name is None else {"name": self.name})
+        more = {"name": self.name, "reasoning_content": self.reasoning_content}
+        return {"role": self.role, "content": text} | {key: value for key, value in more.items() if value is not None}
 
 
 class ChatBody(Asked):

@@ -10,16 +10,23 @@ from engine.errors import EngineError, PromptError, UsageError
 from engine.serving.scheduler import BusyError, ClosingError
 
 RETRY_AFTER_S: Final = "1"
+TOO_LONG: Final = "context_length_exceeded"
+"""The code by which clients know that a shorter conversation would be answered."""
 
 
 class Refusal(Exception):  # noqa: N818 - it becomes a response
     """An answer that is an error, in OpenAI's form."""
 
     def __init__(
-        self, status: int, message: str, kind: str = "invalid_request_error", param: str | None = None
+        self,
+        status: int,
+        message: str,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.kind, self.param = status, kind, param
+        self.status, self.kind, self.param, self.code = status, kind, param, code
 
     def response(self) -> JSONResponse:
         """Return it as a response."""
@@ -28,7 +35,7 @@ class Refusal(Exception):  # noqa: N818 - it becomes a response
 
     def body(self) -> dict[str, Any]:
         """Return it as a body."""
-        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": None}}
+        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
 
 
 def refuse(error: EngineError) -> Refusal:

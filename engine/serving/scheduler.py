@@ -165,20 +165,28 @@ class Scheduler:
             return
         self._loaded.set_result(decoder)
         with decoder.engine.resident():
-            while self._await_work():
-                self._admit(decoder)
-                for _ in range(len(self._active)):
-                    self._take_turn(self._active[0])
-                self._measure()
-            for stream in self._active:
-                stream.close()
-                stream.ticket.deliver(Failed(ClosingError("the server was shut down before the answer was whole")))
-            for ticket in self._waiting:
-                ticket.deliver(Failed(ClosingError("the server was shut down before the answer began")))
-            self._active.clear()
-            self._waiting.clear()
-            self._idle.clear()
+            try:
+                while self._await_work():
+                    self._admit(decoder)
+                    for _ in range(len(self._active)):
+                        self._take_turn(self._active[0])
+                    self._measure()
+            finally:
+                self._dismiss()
         decoder.engine.backend.leave_thread()
+
+    def _dismiss(self) -> None:
+        """Tell everybody who still waits that nothing comes, whatever ended the thread: else they would for ever."""
+        with self._change:
+            self._ends = True
+        for stream in self._active:
+            stream.ticket.deliver(Failed(ClosingError("the server was shut down before the answer was whole")))
+        for ticket in self._waiting:
+            ticket.deliver(Failed(ClosingError("the server was shut down before the answer began")))
+        self._waiting.clear()
+        self._idle.clear()
+        while self._active:
+            self._active.popleft().close()
 
     def _await_work(self) -> bool:
         """Wait for something to do; return whether to go on."""
@@ -210,7 +218,7 @@ class Scheduler:
             counts.drafted_tokens += answer.drafted_tokens
             counts.accepted_tokens += answer.accepted_tokens
             counts.target_forwards += answer.target_forwards
-        if answer is not None and stream.ticket.ask.sampling is None:
+        if answer is not None and not stream.failed and stream.ticket.ask.sampling is None:
             self._idle.append(stream.conversation)
             del self._idle[:-IDLE_MAX]
         self._learn(stream)
@@ -233,10 +241,10 @@ class Scheduler:
 
     def _give_up(self, stream: Stream) -> None:
         """End an answer by what was measured: what it may come to take is reckoned too high where little is known."""
-        stream.close()
         self.counts.failed += 1
         text = f"the answer takes {stream.measured_bytes} bytes of cache and the server has {self.bounds.cache_bytes}"
         stream.ticket.deliver(Failed(PromptError(f"{text}; lower max_tokens or shorten the prompt")))
+        stream.close()
 
     def _admit(self, decoder: Decoder) -> None:
         """Begin the requests that have waited longest, as far as they fit."""
@@ -245,8 +253,8 @@ class Scheduler:
             ticket = self._waiting[0]
             if not self._make_room(self._bytes_of(ticket)):
                 return
-            self._waiting.popleft()
             self._active.append(self._begin(decoder, ticket))
+            self._waiting.popleft()
 
     def _forget_left(self) -> None:
         """Take out the requests that their clients left, wherever they wait: they keep nobody else from waiting."""

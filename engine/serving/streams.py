@@ -154,15 +154,17 @@ class Stream:
     def step(self) -> bool:
         """Take one more forward; return whether there is another to take."""
         try:
-            next(self._forwards)
+            try:
+                next(self._forwards)
+            finally:
+                # Where memory ran out this may fail again: what is measured first takes in the rows that wait.
+                self.measured_bytes = self.conversation.measured_bytes()
         except StopIteration:
             return False
         except Exception as error:  # noqa: BLE001 - a fault in one answer is no other's
             self.failed = True
             self.ticket.deliver(Failed(_told(error)))
             return False
-        finally:
-            self.measured_bytes = self.conversation.measured_bytes()
         return True
 
     def close(self) -> None:

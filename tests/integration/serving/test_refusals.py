@@ -7,13 +7,17 @@ import http.client
 import json
 import random
 import socket
+import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from engine.serving.fields import ChatBody, CompletionBody, FieldError, parse
+from engine.tokenizer import Tokenizer
 from tests.integration.serving.conftest import BOUNDS, KEY, MODEL, Server, serving
 
 GOOD = {"model": MODEL, "prompt": "class A:", "max_tokens": 4, "temperature": 0}
@@ -41,7 +45,9 @@ def forwards(server: Server) -> tuple[int, int]:
         (404, "/v1/completions", {"model": "gpt"}, {}, f"expected '{MODEL}'"),
         (400, "/v1/completions", {"prompt": [10**6]}, {}, "token id 1000000; expected 0 <= id <"),
         (400, "/v1/completions", {"prompt": [2] * 20_000}, {}, "holds 16384 positions"),
-        (400, "/v1/completions", {"max_tokens": 16_384}, {}, "leaves"),
+        (400, "/v1/completions", {"max_tokens": 16_384}, {}, "for the answer; lower max_tokens or shorten the prompt"),
+        (400, "/v1/completions", {"prompt": [2] * 16_384}, {}, "leaves 0 for the answer; shorten the prompt"),
+        (400, "/v1/completions", {"prompt": ["a"] * 17}, {}, "lets 16 requests wait; send fewer at once"),
         (400, "/v1/completions", {"tools": []}, {}, "'tools' is not served"),
         (400, "/v1/completions", {"temperature": 1e-8}, {}, "or 0 for greedy decoding"),
         (404, "/v1/embeddings", {}, {}, "is not served"),
@@ -58,7 +64,43 @@ def test_what_cannot_be_served_is_said(any_server: Server, status, path, changes
     got, body = post(any_server, json.dumps(GOOD | changes).encode(), path, **headers)
     assert got == status, body
     assert message in body["error"]["message"]
+    assert "--" not in body["error"]["message"]  # what a client cannot say
     assert forwards(any_server) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "headers", "code"),
+    [
+        ({"prompt": [2] * 20_000}, {}, "context_length_exceeded"),
+        ({"max_tokens": 16_384}, {}, "context_length_exceeded"),
+        ({"model": "gpt"}, {}, "model_not_found"),
+        ({}, {"Authorization": "Bearer other"}, "invalid_api_key"),
+        ({"prompt": [10**6]}, {}, None),
+    ],
+)
+def test_an_error_that_clients_act_on_has_the_code_that_they_know(any_server: Server, changes, headers, code) -> None:
+    assert post(any_server, json.dumps(GOOD | changes).encode(), **headers)[1]["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allowed"),
+    [
+        ("GET", "/v1/chat/completions", 405, {"POST"}),
+        ("OPTIONS", "/v1/completions", 405, {"POST"}),
+        ("POST", "/v1/models", 405, {"GET", "HEAD"}),
+        ("DELETE", "/metrics", 405, {"GET", "HEAD"}),
+        ("GET", "/v1/embeddings", 404, set()),
+    ],
+)
+def test_a_path_that_takes_other_methods_names_them(any_server: Server, method, path, status, allowed) -> None:
+    connection = http.client.HTTPConnection(*any_server.place, timeout=240)
+    connection.request(method, path, headers=HEADERS)
+    response = connection.getresponse()
+    message = json.loads(response.read())["error"]["message"]
+    connection.close()
+    methods = set(response.headers.get("Allow", "").replace(",", " ").split())
+    assert (response.status, methods) == (status, allowed)
+    assert f"{method} {path} is not served; see GET /v1/models" in message
 
 
 @pytest.mark.parametrize(
@@ -190,6 +232,40 @@ def test_bytes_that_are_no_http_and_clients_that_say_nothing_hold_nobody_up(any_
     assert time.monotonic() - began < 50
     for client in silent:
         client.close()
+
+
+class HeldTokenizer(Tokenizer):
+    """Cuts a text once it is told to, as a very long one takes its time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        self.begun.set()
+        assert self.may_end.wait(240)
+        return super().encode(text)
+
+
+def test_a_prompt_that_takes_long_to_cut_holds_nobody_up() -> None:
+    tokenizers: list[HeldTokenizer] = []
+
+    def read(folder: Path) -> Tokenizer:
+        tokenizers.append(HeldTokenizer(folder))
+        return tokenizers[-1]
+
+    with serving("mlx", read=read) as server, ThreadPoolExecutor(1) as clients:
+        asking = clients.submit(post, server, json.dumps(GOOD).encode())
+        (tokenizer,) = tokenizers
+        assert tokenizer.begun.wait(240)
+        connection = http.client.HTTPConnection(*server.place, timeout=60)
+        try:
+            connection.request("GET", "/healthz")
+            assert connection.getresponse().status == 200
+        finally:
+            connection.close()
+            tokenizer.may_end.set()
+        assert asking.result()[0] == 200
 
 
 def test_more_than_may_wait_are_told_to_come_again(any_server: Server) -> None:

@@ -207,7 +207,10 @@ def test_templates_for_other_uses_leave_the_usual_one_in_its_place(folder: Path)
 BROKEN = {
     "syntax": ("{% for %}", "cannot be rendered"),
     "a function that is not there": ("{{ nowhere(1) }}", "'nowhere' is undefined"),
-    "its own objection": ("{{ raise_exception('no such role') }}", "refuses this conversation: no such role"),
+    "its own objection": (
+        "{{ raise_exception('no such role') }}",
+        "refuses this conversation: no such role. Leave out what it does not take, such as a system message",
+    ),
     "a way out of the sandbox": ("{{ ''.__class__.__mro__ }}", "unsafe"),
     "arithmetic": ("{{ 1 // 0 }}", "cannot be rendered"),
     "a range without an end": ("{% for i in range(10 ** 12) %}{% endfor %}", "cannot be rendered"),

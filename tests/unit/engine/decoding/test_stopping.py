@@ -34,6 +34,12 @@ def test_a_stop_string_may_span_steps_and_ends_with_the_token_that_completes_it(
     assert stopping.cut((2, 5)) == ((2,), StopReason.STOP_STRING)
 
 
+def test_a_stop_string_is_looked_for_in_the_answer_alone() -> None:
+    stopping = Stopping(budget_tokens=20, stop_strings=("cab",), decode=letters, answers=lambda token: token < 20)
+    assert stopping.cut((3, 21, 1, 22)) == ((3, 21, 1, 22), None)
+    assert stopping.cut((23, 2, 5)) == ((23, 2), StopReason.STOP_STRING)
+
+
 def test_an_empty_run_goes_on() -> None:
     assert Stopping(budget_tokens=1).cut(()) == ((), None)
 

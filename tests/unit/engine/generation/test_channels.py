@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from engine.generation.channels import ENCLOSED, HARMONY, WRITTEN, Channels
+from engine.stopping import Stopping
 from engine.tokenizer import Tokenizer
+from engine.types import StopReason
 from tests.fakes.tokenizers_of_families import KINDS
 
 CALL = '<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>'
@@ -39,13 +41,17 @@ ANSWERS = {
 FORMATS = {"harmony": HARMONY, "gemma": ENCLOSED[0], "magistral": ENCLOSED[1], "tags": ()}
 
 
+def tokenizer_of(folder: Path, name: str) -> Tokenizer:
+    built = KINDS["byte_level"]()
+    built.add_special_tokens([*FORMATS[name.partition("'")[0].split()[0]], *sorted(WRITTEN)])
+    built.save(str(folder / "tokenizer.json"))
+    return Tokenizer(folder)
+
+
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_turn_is_divided_by_its_special_tokens_wherever_a_step_ends(tmp_path: Path, name: str) -> None:
     raw, thought, answer = ANSWERS[name]
-    built = KINDS["byte_level"]()
-    built.add_special_tokens([*FORMATS[name.partition("'")[0].split()[0]], *sorted(WRITTEN)])
-    built.save(str(tmp_path / "tokenizer.json"))
-    tokenizer = Tokenizer(tmp_path)
+    tokenizer = tokenizer_of(tmp_path, name)
     ids = tokenizer.encode(raw)
     for size in (1, 4, len(ids)):
         channels = Channels.of(tokenizer)
@@ -56,3 +62,20 @@ def test_a_turn_is_divided_by_its_special_tokens_wherever_a_step_ends(tmp_path: 
             for answers in (False, True)
         ]
         assert texts == [thought, answer]
+
+
+@pytest.mark.parametrize(("name", "stop"), [("harmony", "prime"), ("harmony", "final"), ("gemma", "is")])
+def test_a_stop_string_in_a_thought_or_in_a_channel_s_name_does_not_end_a_turn(
+    tmp_path: Path, name: str, stop: str
+) -> None:
+    raw, _, answer = ANSWERS[name]
+    tokenizer = tokenizer_of(tmp_path, name)
+    ids = tokenizer.encode(raw.replace("Is 7", "What is 7"))
+    assert stop in tokenizer.decode(ids).partition("7 is")[0]
+    stopping = Stopping(99, stop_strings=(stop,), decode=tokenizer.decode, answers=Channels.of(tokenizer).answers)
+    emitted, reason = stopping.cut(ids)
+    ends_in_answer = stop in answer
+    assert reason is (StopReason.STOP_STRING if ends_in_answer else None)
+    assert (len(emitted) == len(ids)) is not ends_in_answer
+    written = [token for is_answer, token in Channels.of(tokenizer).split(emitted) if is_answer]
+    assert tokenizer.decode(written).startswith("7 is")

@@ -113,9 +113,18 @@ def test_a_field_without_a_value_is_as_if_nobody_had_named_it():
         nulls = dict.fromkeys(name for name in unnamed if name in kind.model_fields)
         first, other = (parse(kind, json.dumps(each).encode()) for each in (body, body | nulls))
         assert other.model_dump() == first.model_dump()
+    nothing = parse(CompletionBody, json.dumps(COMPLETION | {"max_tokens": None}).encode())
+    assert nothing.max_tokens == 16, "not what the context has room for"
 
 
 def test_parts_of_a_message_are_one_text():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     body = parse(ChatBody, json.dumps({"model": "m", "messages": [{"role": "user", "content": parts}]}).encode())
     assert [message.message() for message in body.messages] == [{"role": "user", "content": "ab"}]
+
+
+def test_an_answer_comes_back_as_it_went_out():
+    """A client goes on with a conversation by the message that it got."""
+    answer = {"role": "assistant", "content": "7 is prime.", "reasoning_content": "Is it? Yes."}
+    body = parse(ChatBody, json.dumps(CHAT | {"messages": [*CHAT["messages"], answer]}).encode())
+    assert [message.message() for message in body.messages] == [*CHAT["messages"], answer]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from engine.decoding.depth import FixedDepth
 from engine.generation.answer import GenerationRequest
-from engine.serving.scheduler import Bounds, BusyError, Decoder, Scheduler
-from engine.serving.streams import Ask, Ticket
+from engine.serving.scheduler import Bounds, BusyError, ClosingError, Decoder, Scheduler
+from engine.serving.streams import Ask, Event, Failed, Ticket
 from engine.structure.layout import CacheLayout
 
 ROW, GROWS_BY = 1000, 64
@@ -68,3 +71,28 @@ def test_requests_whose_clients_left_keep_nobody_else_from_waiting() -> None:
     server.submit(ticket(1, 1))
     assert (server.waiting, server.counts.cancelled) == (2, 1)
     assert server._waiting[0] is stays
+
+
+class FaultyScheduler(Scheduler):
+    """Meets a fault of the program where an answer would begin."""
+
+    def _begin(self, decoder: Decoder, ticket: Ticket) -> Any:
+        raise RuntimeError("a fault")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_fault_that_ends_the_stepping_thread_is_told_to_whoever_waits_and_nobody_waits_behind_it() -> None:
+    engine: Any = SimpleNamespace(resident=nullcontext, backend=SimpleNamespace(leave_thread=lambda: None))
+    tokenizer: Any = None
+    decoder = Decoder(engine, tokenizer, lambda drawn: FixedDepth(0))
+    server = FaultyScheduler(lambda: decoder, CacheLayout.NATIVE, Bounds())
+    server.start()
+    events = Queue[Event]()
+    server.submit(Ticket(ticket(1, 1).ask, events.put))
+    event = events.get(timeout=60)
+    assert isinstance(event, Failed)
+    assert isinstance(event.error, ClosingError)
+    with pytest.raises(ClosingError):
+        server.submit(ticket(1, 1))
+    server.stop()
+    assert (server.alive, server.active, server.waiting) == (False, 0, 0)
