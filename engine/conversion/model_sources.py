@@ -191,9 +191,7 @@ def _check_sum(listed: list[tuple[Files, str]], out: Path, origin: str, scratch:
             lines = (scratch / SUMS).read_text(encoding="utf-8", errors="replace").split("\n")
             # Names are those of the folder in which the sums were made, such as ./model.gguf.
             sums = {
-                words[1].rpartition("/")[2].lstrip("*"): words[0]
-                for words in map(str.split, lines)
-                if len(words) == 2
+                words[1].rpartition("/")[2].lstrip("*"): words[0] for words in map(str.split, lines) if len(words) == 2
             }
             if sums.get(out.name, "").lower() != sha256_of(out):
                 raise ModelWeightsError(

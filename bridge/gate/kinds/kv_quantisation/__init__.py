@@ -140,9 +140,7 @@ def require_complete_errors(report: Report, evidence: Evidence) -> Iterator[Viol
     for one, count in Counter((row["arm"], row["layer"], row["side"]) for row in rows).items():
         if count > 1:
             yield Violation(f"{one} occurs {count} times", "/rows/errors")
-    by_arm: dict[str, list[StatedError]] = {}
-    for row in rows:
-        by_arm.setdefault(row["arm"], []).append(row)
+    by_arm = _by_arm(rows)
     named = set(by_arm)
     sides = Counter((row["arm"], row["layer"]) for row in rows)
     for place, count in sides.items():
@@ -168,6 +166,13 @@ def require_complete_errors(report: Report, evidence: Evidence) -> Iterator[Viol
     shape = shape_of(report, evidence)
     if shape is not None and shape.caches is not None:
         yield from _layer_coverage(rows, shape.caches, arms)
+
+
+def _by_arm(rows: Sequence[StatedError]) -> dict[str, list[StatedError]]:
+    arms: dict[str, list[StatedError]] = {}
+    for row in rows:
+        arms.setdefault(row["arm"], []).append(row)
+    return arms
 
 
 def _layer_coverage(rows: Sequence[StatedError], caches: tuple[CacheShape, ...], arms: Arms) -> Iterator[Violation]:
