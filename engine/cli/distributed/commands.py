@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import os
 import random
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -15,6 +14,7 @@ from engine.bench.remote import RemoteDecode, RemoteTrial, measured_terms
 from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.cli.distributed import demo, restore
+from engine.cli.distributed.input_end import input_ends
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
@@ -194,7 +194,7 @@ def _serve(options: argparse.Namespace) -> int:
         print(f"{SERVING}{address} · {names}", flush=True)
         try:
             if options.until_eof:
-                await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+                await input_ends()
             else:
                 await server.wait()
         finally:

@@ -16,6 +16,7 @@ from typing import Any
 
 from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
+from engine.cli.distributed.input_end import input_ends
 from engine.errors import UsageError, needs_extra
 
 VERBS = {
@@ -71,7 +72,7 @@ def _serve(options: argparse.Namespace) -> int:
         print(f"{SERVING}{address} · {node.membership.node}", flush=True)
         try:
             if options.until_eof:
-                await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+                await input_ends()
             else:
                 await node.wait()
         finally:

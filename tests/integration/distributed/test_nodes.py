@@ -22,6 +22,13 @@ from engine.distributed.rpc.node import GossipNode, listed
 from engine.errors import SessionError, UsageError
 
 PATIENT_S = 120.0
+INTERRUPTED = """
+import signal, sys
+from engine.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
+"""What a shell starts in the background ignores an interrupt, and so do the tests and what they start."""
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -182,6 +189,18 @@ def serve(processes: list[subprocess.Popen], name: str, address: str = "127.0.0.
     process = subprocess.Popen([*command, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     processes.append(process)
     return process.stdout.readline().removeprefix(cli.SERVING).split()[0]
+
+
+@pytest.mark.parametrize("words", [["node", "serve", "--name", "a"], ["distributed", "serve", "--drafter", "ngram"]])
+def test_a_server_that_is_interrupted_ends_although_its_input_goes_on(
+    words: list[str], processes: list[subprocess.Popen]
+) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, *words, "--until-eof"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    processes.append(process)
+    assert process.stdout.readline().startswith(cli.SERVING)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENT_S) == 0
 
 
 @pytest.mark.slow
