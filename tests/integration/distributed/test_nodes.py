@@ -146,6 +146,12 @@ def test_a_card_that_nobody_can_read_is_left_out_of_a_list(capsys: pytest.Captur
     assert output.out.count("\na  ") == 1
 
 
+@pytest.mark.parametrize(("free", "words"), [(0, "64.0 GiB"), (1 << 33, "8.0 of 64.0 GiB")])
+def test_no_free_memory_is_listed_of_a_node_that_does_not_know_its_own(free: int, words: str) -> None:
+    card = pb.Card(node="a", generation=1, memory_total_bytes=1 << 36, memory_free_bytes=free)
+    assert cli._row(pb.ToldCard(card=card.SerializeToString()))[3] == words
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.7:50051", "nowhere"])
 def test_a_node_is_served_and_asked_on_this_machine_only(address: str) -> None:
     with pytest.raises(UsageError):
