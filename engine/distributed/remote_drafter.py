@@ -348,7 +348,6 @@ class RemoteDrafter(LocalDrafter):
             for observed in part:
                 block.segments.add(start=observed.start, tokens=observed.tokens)
                 token_hash.add(observed.tokens)
-                session.sent = observed.end
             rows = sum(len(observed.tokens) for observed in part)
             if data:
                 row_format = FORMATS[self._model.row_format]
@@ -361,6 +360,8 @@ class RemoteDrafter(LocalDrafter):
             self._tell(session, block)
             for chunk in chunks(data, block.sequence):
                 self._tell(session, chunk)
+        # Also where all rows before it are gone, since a session that opens late: its context begins there, too.
+        session.sent = wanted.position
         session.marks = dict(list({**marks, session.sent: token_hash}.items())[-MOST_MARKS:])
 
     def _tell(self, session: _Session, message: Message) -> None:

@@ -227,6 +227,21 @@ def test_a_session_that_was_not_asked_until_rows_were_gone_is_replaced_before_it
     assert drafter.ready(9).tokens == (9, 10)
 
 
+def test_a_session_that_opens_when_all_it_was_to_be_shown_is_gone_is_replaced_before_it_refuses():
+    drafter, streams = opened_drafter()
+    end = 3 + 2 * OFFER.context_tokens
+    for position in range(3, end):
+        drafter.observe(position, (8,), [0])
+    streams[0].listener.heard(pb.Opened(session="s"))
+    (block,) = blocks(streams[0])
+    assert (len(block.segments), block.ask.context_length) == (0, 3)
+    drafter.ask(9, end, 2)
+    assert (len(streams), len(blocks(streams[0]))) == (2, 1)
+    streams[1].listener.heard(pb.Opened(session="t"))
+    (block,) = blocks(streams[1])
+    assert (block.segments[0].start, block.ask.context_length) == (end - OFFER.context_tokens, end)
+
+
 def test_a_server_with_other_weights_is_asked_again_and_drafts_once_it_has_these():
     now_s, streams = [100.0], []
 
