@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -244,6 +245,41 @@ def test_a_host_that_lies_or_goes_ends_the_sequence_with_one_line_for_good(lie: 
             again()
         assert repeated.value is first.value
     assert host.cancelled >= 1
+
+
+def test_a_host_is_waited_for_while_what_it_was_shown_is_still_leaving() -> None:
+    host = Host()
+    rows = opened(host)
+    timeouts: list[float] = []
+
+    class Replies:
+        """None come within two timeouts, in each of which a message leaves; then those there are."""
+
+        def __init__(self, replies: list[Any]) -> None:
+            self.replies = replies
+
+        def empty(self) -> bool:
+            return True
+
+        def put(self, reply: Any) -> None:
+            self.replies.append(reply)
+
+        def get(self, timeout: float) -> Any:
+            timeouts.append(timeout)
+            if len(timeouts) <= 2:
+                host.listener.left()
+            elif self.replies:
+                return self.replies.pop(0)
+            raise queue.Empty
+
+    rows._heard = Replies([])  # type: ignore[assignment]
+    assert [count for count, _ in rows.rows((1, 3), 4, 24)] == [20]
+    assert timeouts == 3 * [5.0]
+    host.change = lambda replies: []
+    timeouts.clear()
+    with pytest.raises(SessionError, match="it was silent for 5 s"):
+        rows.rows((1, 3), 4, 24)
+    assert timeouts == 3 * [5.0]
 
 
 @pytest.mark.parametrize("reply", [pb.Made(), pb.Made(rows=pb.Rows(data=bytes(1 << 20)))], ids=["empty", "large"])
