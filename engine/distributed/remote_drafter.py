@@ -51,7 +51,8 @@ class RemoteModel:
         row_format: The dtype rows are sent in.
         pack: Makes bytes of rows of the target's features in that dtype, None where the drafter reads none.
         patience_s: How long its server may be silent with an ask: before any draft came, or where nothing else goes on
-            meanwhile. Beside plain decoding it is twice the slowest draft of late, where that is less.
+            meanwhile. Beside plain decoding it is twice the slowest draft of late, where that is less. It begins anew
+            whenever something of the ask leaves: the rows of a long prompt take their time over a slow link.
         now_s: Monotonic seconds.
         draw: Draws from proposals, in the array library of the target.
         shaping: How the proposals are shaped that tokens are drawn from, None for the likeliest tokens.
@@ -112,13 +113,17 @@ class _Wanted:
 class _Session:
     """An open line: the session's id once it is known, what was sent in it, and the hash at each end of a block.
 
-    ``owed`` counts the asks that were sent and not answered.
+    ``owed`` counts the asks that were sent and not answered, ``queued`` the messages, ``left`` those that have left.
+    ``due`` is how many were queued up to the first ask since anything was heard.
     """
 
     line: DraftStream
     identity: str = ""
     sent: int = 0
     owed: int = 0
+    queued: int = 0
+    left: int = 0
+    due: int = 0
     marks: dict[int, TokenHash] | None = None
 
 
@@ -232,10 +237,8 @@ class RemoteDrafter(LocalDrafter):
     def _taken(self, wait_s: float | None) -> Draft:
         """Return the draft of the newest ask, waiting for it; called with the lock held."""
         if self._answer is None and self._wanted is not None:
-            left_s = self._patience_left_s(wait_s)
             if wait_s != 0.0:
-                awaited_s = left_s if wait_s is None else min(wait_s, left_s)
-                self._changed.wait_for(lambda: self._answer is not None or self._wanted is None, awaited_s)
+                self._await(wait_s)
             over = wait_s is None or self._patience_left_s(wait_s) <= 0.0
             if over and self._answer is None and self._wanted is not None:
                 self._drop(SILENT)
@@ -245,6 +248,15 @@ class RemoteDrafter(LocalDrafter):
         if self._wanted is not None:
             return Draft(under_way=True, came_s=self._model.now_s() - self._wanted.asked_s)
         return Draft(skipped=self._why)
+
+    def _await(self, wait_s: float | None) -> None:
+        """Wait for an answer, or until the ask is given up: at most ``wait_s`` and the patience, without a bound."""
+        while True:
+            since_s, left_s = self._silent_since_s, self._patience_left_s(wait_s)
+            awaited_s = left_s if wait_s is None else min(wait_s, left_s)
+            settled = self._changed.wait_for(lambda: self._answer is not None or self._wanted is None, awaited_s)
+            if settled or wait_s is not None or self._silent_since_s == since_s:
+                return
 
     def _drawn(self, answer: Draft | Proposed) -> Draft:
         if isinstance(answer, Draft) or self._uniforms is None or self._model.draw is None:
@@ -277,7 +289,12 @@ class RemoteDrafter(LocalDrafter):
                 if self._session is session:
                     self._end(session, status, message)
 
-        session = _Session(self._model.connect(Listener(heard, ended)))
+        def left() -> None:
+            with self._changed:
+                if self._session is session:
+                    self._leave(session)
+
+        session = _Session(self._model.connect(Listener(heard, ended, left)))
         self._session = session
         name = self._model.row_format
         agreed = self._model.offer.compatibility(name)
@@ -291,7 +308,7 @@ class RemoteDrafter(LocalDrafter):
 
     def _hear(self, session: _Session, reply: Reply) -> None:
         self.traffic.count_received(reply)
-        self._silent_since_s = None
+        self._silent_since_s, session.due = None, 0
         if isinstance(reply, pb.Opened):
             self._begin(session, reply)
             return
@@ -348,7 +365,6 @@ class RemoteDrafter(LocalDrafter):
             for observed in part:
                 block.segments.add(start=observed.start, tokens=observed.tokens)
                 token_hash.add(observed.tokens)
-                session.sent = observed.end
             rows = sum(len(observed.tokens) for observed in part)
             if data:
                 row_format = FORMATS[self._model.row_format]
@@ -361,11 +377,23 @@ class RemoteDrafter(LocalDrafter):
             self._tell(session, block)
             for chunk in chunks(data, block.sequence):
                 self._tell(session, chunk)
+        # Also where all rows before it are gone, since a session that opens late: its context begins there, too.
+        session.sent = wanted.position
         session.marks = dict(list({**marks, session.sent: token_hash}.items())[-MOST_MARKS:])
+        session.due = session.due or session.queued
+        if self._silent_since_s is None:
+            self._silent_since_s = self._model.now_s()
 
     def _tell(self, session: _Session, message: Message) -> None:
         self.traffic.count_sent(message)
+        session.queued += 1
         session.line.send(message)
+
+    def _leave(self, session: _Session) -> None:
+        """Take that a message has left: what is still on its way to a server cannot be answered yet."""
+        session.left += 1
+        if session.left <= session.due and self._silent_since_s is not None:
+            self._silent_since_s = self._model.now_s()
 
     def _end(self, session: _Session, status: str, message: str) -> None:
         """Take that a stream ended: what was asked will not come; try again later."""

@@ -25,7 +25,7 @@ from engine.errors import EngineError, SessionError
 
 Heard = TypeVar("Heard")
 PATIENCE_S = 60.0
-"""How long a host may be silent with rows that were asked for."""
+"""How long a host may be silent with rows that were asked for, once all that was shown before has left."""
 LEAST_BYTES, SPARE_BYTES = 64, 1024
 """What a message counts for at least, and what is said beside the bytes of its rows at most."""
 UNASKED = "it said more than it was asked"
@@ -94,9 +94,11 @@ class RemoteRows:
         self._due_bytes = SPARE_BYTES
         """What may still come: whoever sends more than was asked for fills no memory here."""
         self._sequence = 0
+        self._left = 0
+        """Messages that have gone into the connection."""
         self._error: SessionError | None = None
         self._line: DraftStream | None = None
-        self._line = served.connect(Listener(self._hear, lambda *why: self._heard.put(_Ended(*why))))
+        self._line = served.connect(Listener(self._hear, lambda *why: self._heard.put(_Ended(*why)), self._leave))
         agreed = served.offer.compatibility(row_format)
         self._tell(pb.Open(compatibility=agreed, row_format=FORMATS[row_format]))
         self._guarded(self._begun)
@@ -164,6 +166,10 @@ class RemoteRows:
             self._heard.put(_Ended("INVALID_ARGUMENT", UNASKED))
             self._end(None)
 
+    def _leave(self) -> None:
+        """Count a message that has left, in the thread that sends them."""
+        self._left += 1
+
     def _end(self, message: pb.Close | None) -> None:
         if self._line is not None:
             self._line.close(message)
@@ -189,10 +195,17 @@ class RemoteRows:
         return rows.buffer
 
     def _next(self) -> Reply:
-        try:
-            heard = self._heard.get(timeout=self._served.patience_s)
-        except queue.Empty:
-            raise SessionError("DEADLINE_EXCEEDED", f"it was silent for {self._served.patience_s:g} s") from None
+        """Return the next reply; what is shown takes its time over a slow link, and is no silence of the host's."""
+        while True:
+            left = self._left
+            try:
+                heard = self._heard.get(timeout=self._served.patience_s)
+                break
+            except queue.Empty:
+                if self._left == left:
+                    raise SessionError(
+                        "DEADLINE_EXCEEDED", f"it was silent for {self._served.patience_s:g} s"
+                    ) from None
         if isinstance(heard, _Ended):
             raise SessionError(heard.status, f"the stream ended: {heard.status}: {printable(heard.message)}")
         self._served.traffic.received += heard.ByteSize()

@@ -15,15 +15,17 @@ Reply = pb.Opened | pb.BlockDraft | pb.Made | pb.Chunk
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """What a line tells its client, from a thread of its own.
+    """What a line tells its client, from threads of its own.
 
     Attributes:
         heard: Takes a reply.
         ended: Takes gRPC's name of the status that ended the stream, and what it said; called once.
+        left: Takes that one more of the messages sent has gone into the connection.
     """
 
     heard: Callable[[Reply], None]
     ended: Callable[[str, str], None]
+    left: Callable[[], None] = lambda: None
 
 
 class DraftStream(Protocol):

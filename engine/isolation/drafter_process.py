@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 
 from engine.isolation.children import ServingChild
+from engine.loading import NGRAM
 
 SERVING = "serving at "
 """What the line begins with that a server writes once it can be asked."""
@@ -30,3 +32,8 @@ def served_words(options: argparse.Namespace) -> list[str]:
         value = getattr(options, name)
         words += [f"--{name.replace('_', '-')}", str(value)] if value else []
     return words
+
+
+def serves_lookup(options: argparse.Namespace) -> bool:
+    """Return whether a server with these options, or started with `served_words` of them, offers prompt lookup."""
+    return (options.drafter or os.environ.get("KAKEYA_DRAFTER")) == NGRAM

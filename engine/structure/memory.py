@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from engine.checkpoint import number_format, read_config, text_config, weight_files
-from engine.errors import ModelMemoryError
+from engine.errors import ModelConfigError, ModelMemoryError
+from engine.structure.decoder import read_structure
+from engine.structure.families import Config
 from engine.structure.stored import beside_text, head_name
 
 CONTEXT_POSITIONS: Final = 4096
@@ -184,21 +186,36 @@ def _tensors(folder: Path, named: Named = _text_name) -> Iterator[tuple[str, int
 
 def _cache(folder: Path, weight_bytes: int | None, named: Named = _text_name) -> int:
     """Return the bytes of the rows of keys and values, by the rows of the layers' own projections."""
-    text = text_config(read_config(folder))
+    config = read_config(folder)
+    text = text_config(config)
     positions = min(CONTEXT_POSITIONS, int(text.get("max_position_embeddings") or CONTEXT_POSITIONS))
     owning = int(text.get("num_hidden_layers") or 0) - int(text.get("num_kv_shared_layers") or 0)
-    kinds, window = text.get("layer_types"), text.get("sliding_window")
+    kinds, window = _kinds(config)
     rows: dict[int, dict[str, int]] = {}
     for name, (_, shape) in _headers(folder).items():
         if (at := _PROJECTION.search(named(name) or "")) and int(at[1]) < owning:
             rows.setdefault(int(at[1]), {})[at[2]] = shape[0]
     total = 0
     for layer, sides in rows.items():
-        sliding = isinstance(kinds, list) and layer < len(kinds) and "sliding" in str(kinds[layer])
+        sliding = layer < len(kinds) and "sliding" in str(kinds[layer])
         length = min(positions, int(window)) if sliding and isinstance(window, int) else positions
         # A layer without a projection of values keeps its keys' once more.
         total += length * (sides.get("k", 0) + sides.get("v", sides.get("k", 0)))
     return total * (_computed_bytes(folder, weight_bytes) or CACHE_VALUE_BYTES)
+
+
+def _kinds(config: Config) -> tuple[Sequence[Any], Any]:
+    """Return the kinds of a config's layers and their window; what a target's leaves out is what its family means.
+
+    That of a drafter need not be one that a target can have: it says what it lists.
+    """
+    try:
+        structure = read_structure(config)
+    except (ModelConfigError, LookupError, TypeError, ValueError):
+        text = text_config(config)
+        listed = text.get("layer_types")
+        return listed if isinstance(listed, list) else (), text.get("sliding_window")
+    return structure.kinds, structure.window
 
 
 def _headers(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:

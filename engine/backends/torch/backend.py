@@ -23,6 +23,7 @@ from engine.backends.torch.graphs.recording import CudaGraphs, too_old
 from engine.backends.torch.graphs.slots import Slots
 from engine.backends.torch.mtp import TorchMtp
 from engine.backends.torch.native import TorchNative
+from engine.backends.torch.probe import OLDEST_TRANSFORMERS, fits
 from engine.backends.torch.rows import LIBRARY, packed_features, packed_float8, unpacked_features, unpacked_float8
 from engine.backends.torch.target import TorchTarget
 from engine.backends.torch.trial import refusal
@@ -40,7 +41,6 @@ from engine.types import FLOAT8, BlasInfo, Features, Forward, Ids, Proposal, Row
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 
-OLDEST_TRANSFORMERS = (5, 20)
 WARM_UP_ROWS = 17
 """Block lengths run once on an accelerator before anything is timed: the longest published block and the bonus."""
 DTYPES = ("float32", "bfloat16", "float16")
@@ -314,12 +314,10 @@ def check_transformers(found: str) -> None:
     Raises:
         BackendMissingError: If it is older than what the layer-by-layer forward was written for.
     """
-    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
-    if numbers < OLDEST_TRANSFORMERS:
-        floor = ".".join(map(str, OLDEST_TRANSFORMERS))
+    if not fits(found)[0]:
         raise BackendMissingError(
-            f"transformers {found} is installed; the torch backend needs {floor} or later. "
-            f"Run `pip install -U 'transformers>={floor}'`."
+            f"transformers {found} is installed; the torch backend needs {OLDEST_TRANSFORMERS} or later. "
+            f"Run `pip install -U 'transformers>={OLDEST_TRANSFORMERS}'`."
         )
 
 

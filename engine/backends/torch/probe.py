@@ -12,7 +12,8 @@ PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "numpy")
 SIZE = 512
 REPEATS = 7
 TOLERANCE = 1e-3
-TRANSFORMERS_FLOOR = (5, 0)
+OLDEST_TRANSFORMERS = "5.20"
+"""What the layer-by-layer forward was written for."""
 
 
 def measure(*, accelerator: bool) -> ProbeResult:
@@ -33,9 +34,17 @@ def _imports() -> tuple[bool, str, Any]:
 
 
 def _imports_transformers() -> tuple[bool, str, Any]:
-    version = str(importlib.import_module("transformers").__version__)
-    parts = tuple(int(part) for part in version.split(".")[:2])
-    return parts >= TRANSFORMERS_FLOOR, f"transformers {version}, at least 5.0 is needed", version
+    return fits(str(importlib.import_module("transformers").__version__))
+
+
+def fits(version: str) -> tuple[bool, str, Any]:
+    """Return whether the torch backend runs on a version of transformers, in words, and the version."""
+    new_enough = _numbers(version) >= _numbers(OLDEST_TRANSFORMERS)
+    return new_enough, f"transformers {version}, at least {OLDEST_TRANSFORMERS} is needed", version
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 def _device() -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -15,6 +13,7 @@ from engine.bench.remote import RemoteDecode, RemoteTrial, measured_terms
 from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.cli.distributed import demo, restore
+from engine.cli.distributed.input_end import input_ends
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
@@ -28,8 +27,8 @@ from engine.distributed.sessions import LEASE_S, MOST_SESSIONS
 from engine.drafters.ngram import NgramModel
 from engine.errors import UsageError, needs_extra
 from engine.isolation.delayed_link import DelayedLink
-from engine.isolation.drafter_process import SERVING, DrafterProcess, served_words
-from engine.loading import ELSEWHERE, NGRAM, Engine, resolve_model
+from engine.isolation.drafter_process import SERVING, DrafterProcess, served_words, serves_lookup
+from engine.loading import ELSEWHERE, Engine, resolve_model
 from engine.measurement.ratio import paired_ratio
 from engine.measurement.selection import Prompt, load_prompts
 from engine.options import (
@@ -176,7 +175,7 @@ def _restore(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> int:
     rpc = _rpc()
     restoration: ServedRestoration | None = None
-    if (options.drafter or os.environ.get("KAKEYA_DRAFTER")) == NGRAM:
+    if serves_lookup(options):
         served = {rpc.methods.NGRAM: serve_ngram(NgramModel())}
         if options.restoration is not None:
             raise UsageError(
@@ -194,7 +193,7 @@ def _serve(options: argparse.Namespace) -> int:
         print(f"{SERVING}{address} · {names}", flush=True)
         try:
             if options.until_eof:
-                await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+                await input_ends()
             else:
                 await server.wait()
         finally:

@@ -20,8 +20,8 @@ from engine.distributed.compatibility import tokenizer_digest
 from engine.distributed.placement import PlacementSnapshot, plan
 from engine.errors import UsageError
 from engine.isolation.children import ServingChild
-from engine.isolation.drafter_process import SERVING, DrafterProcess, served_words
-from engine.loading import NGRAM, Engine
+from engine.isolation.drafter_process import SERVING, DrafterProcess, served_words, serves_lookup
+from engine.loading import Engine
 from engine.options import cache_layout, longest_draft
 from engine.protocols import DrafterModel
 from engine.structure.layout import CacheLayout
@@ -101,8 +101,8 @@ def show(options: argparse.Namespace, engine: Engine, prompt: tuple[int, ...], r
     """
     layout = cache_layout(options)
     with nodes(options, rpc.node) as own:
-        lookup = options.drafter == NGRAM
-        choice = meet(own, options.node or "its address", tokenizer_digest(engine.folder), lookup=lookup)
+        seed, tokenizer = options.node or "its address", tokenizer_digest(engine.folder)
+        choice = meet(own, seed, tokenizer, lookup=serves_lookup(options))
         cards = own.membership.cards()
         print(f"cards: {', '.join(sorted(cards))}; {choice.node} offers {choice.model} at {choice.address}")
         model, trips = _connected(rpc, engine, choice, options.rows)

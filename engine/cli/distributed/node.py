@@ -16,6 +16,7 @@ from typing import Any
 
 from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
+from engine.cli.distributed.input_end import input_ends
 from engine.errors import UsageError, needs_extra
 
 VERBS = {
@@ -71,7 +72,7 @@ def _serve(options: argparse.Namespace) -> int:
         print(f"{SERVING}{address} · {node.membership.node}", flush=True)
         try:
             if options.until_eof:
-                await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+                await input_ends()
             else:
                 await node.wait()
         finally:
@@ -175,9 +176,15 @@ def _row(entry: Any) -> Sequence[str]:
         card.node,
         ",".join(names.get(role, f"role {role}") for role in card.roles) or "-",
         ",".join(model.name for model in card.models) or "-",
-        f"{card.memory_free_bytes / 2**30:.1f} of {card.memory_total_bytes / 2**30:.1f} GiB",
+        _memory(card),
         "now" if not entry.silent_ms else f"{entry.silent_ms / 1e3:.1f} s ago",
         " ".join(f"{name}={address}" for name, address in sorted(card.endpoints.items())) or "-",
     )
     # Names and addresses are other nodes' words: no newline and no escape sequence of theirs reaches a terminal.
     return tuple("".join(character if character.isprintable() else "?" for character in text) for text in columns)
+
+
+def _memory(card: Any) -> str:
+    """Return a node's memory in words; what is free a Mac does not tell, and its card leaves out."""
+    free, total = (f"{size / 2**30:.1f}" for size in (card.memory_free_bytes, card.memory_total_bytes))
+    return f"{free} of {total} GiB" if card.memory_free_bytes else f"{total} GiB"

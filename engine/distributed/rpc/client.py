@@ -167,12 +167,14 @@ class GrpcStream:
             try:
                 message = self._waiting.get(timeout=self._renew_s)
             except queue.Empty:
-                if not self._session:
-                    continue
-                message = pb.Renew(session=self._session)
+                if self._session:
+                    yield self._service.wrapped(pb.Renew(session=self._session))
+                continue
             if message is None:
                 return
             yield self._service.wrapped(message)
+            # gRPC comes back for another once this one has gone into the connection.
+            self._listener.left()
 
     def _read(self) -> None:
         status, said = "OK", ""

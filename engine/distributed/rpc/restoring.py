@@ -108,11 +108,15 @@ class RestorationHandlers:
         """Send rows; a client that reads none for as long as its lease is let go."""
         data, rows, width = await self._computed(session.made, ask)
         head = described(data, FORMATS[row_format], rows, width)
+        await self._sent(context, pb.RestoreResponse(made=pb.Made(sequence=ask.sequence, rows=head)))
+        for chunk in chunks(data, ask.sequence):
+            await self._sent(context, pb.RestoreResponse(chunk=chunk))
+
+    async def _sent(self, context: Any, response: pb.RestoreResponse) -> None:
+        """Send one message: all of an answer may take longer than a lease, over a slow link."""
         try:
             async with asyncio.timeout(self._lease_s):
-                await context.write(pb.RestoreResponse(made=pb.Made(sequence=ask.sequence, rows=head)))
-                for chunk in chunks(data, ask.sequence):
-                    await context.write(pb.RestoreResponse(chunk=chunk))
+                await context.write(response)
         except TimeoutError as error:
             raise SessionError("NOT_FOUND", "the lease of the sequence ran out: nothing was read in time") from error
 

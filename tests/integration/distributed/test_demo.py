@@ -46,6 +46,15 @@ def test_two_nodes_exchange_cards_and_the_other_drafts_what_is_verified_here(
     assert "output: identical to local decoding, 24 tokens" in output
 
 
+@pytest.mark.ci
+def test_prompt_lookup_that_the_environment_names_drafts_in_a_demo(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KAKEYA_DRAFTER", "ngram")
+    assert commands.main(["demo", "--max-new", "24"]) == 0
+    assert "drafter offers ngram" in capsys.readouterr().out
+
+
 def card(name: str, tokenizer: str, address: str = "127.0.0.1:1") -> pb.Card:
     return pb.Card(
         node=name, generation=1, endpoints={"drafter": address}, models=[{"name": name, "tokenizer": tokenizer}]

@@ -22,6 +22,13 @@ from engine.distributed.rpc.node import GossipNode, listed
 from engine.errors import SessionError, UsageError
 
 PATIENT_S = 120.0
+INTERRUPTED = """
+import signal, sys
+from engine.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
+"""What a shell starts in the background ignores an interrupt, and so do the tests and what they start."""
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -139,6 +146,12 @@ def test_a_card_that_nobody_can_read_is_left_out_of_a_list(capsys: pytest.Captur
     assert output.out.count("\na  ") == 1
 
 
+@pytest.mark.parametrize(("free", "words"), [(0, "64.0 GiB"), (1 << 33, "8.0 of 64.0 GiB")])
+def test_no_free_memory_is_listed_of_a_node_that_does_not_know_its_own(free: int, words: str) -> None:
+    card = pb.Card(node="a", generation=1, memory_total_bytes=1 << 36, memory_free_bytes=free)
+    assert cli._row(pb.ToldCard(card=card.SerializeToString()))[3] == words
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.7:50051", "nowhere"])
 def test_a_node_is_served_and_asked_on_this_machine_only(address: str) -> None:
     with pytest.raises(UsageError):
@@ -182,6 +195,18 @@ def serve(processes: list[subprocess.Popen], name: str, address: str = "127.0.0.
     process = subprocess.Popen([*command, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     processes.append(process)
     return process.stdout.readline().removeprefix(cli.SERVING).split()[0]
+
+
+@pytest.mark.parametrize("words", [["node", "serve", "--name", "a"], ["distributed", "serve", "--drafter", "ngram"]])
+def test_a_server_that_is_interrupted_ends_although_its_input_goes_on(
+    words: list[str], processes: list[subprocess.Popen]
+) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, *words, "--until-eof"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    processes.append(process)
+    assert process.stdout.readline().startswith(cli.SERVING)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENT_S) == 0
 
 
 @pytest.mark.slow

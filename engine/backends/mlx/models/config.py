@@ -88,9 +88,10 @@ def settle_windows(module: Any, structure: Structure) -> None:
     Its Llama layers know windows, but its constructor refuses a model that has no full layer.
     """
     if structure.model_type == "mistral" and structure.window is not None:
+        text = _language_model(module).model
         # A config that says nothing of a window has Mistral's first one.
-        module.model.swa_idx, module.model.sliding_window = 0, structure.window
-        for layer in module.model.layers:
+        text.swa_idx, text.sliding_window = 0, structure.window
+        for layer in text.layers:
             layer.use_sliding = True
 
 
@@ -100,14 +101,15 @@ def settle_positions(module: Any, structure: Structure) -> None:
     The layers of a Qwen3 with experts and of a Mixtral leave that out, though publishers tell their users to add YaRN
     to a config; and mlx-lm rounds YaRN's bounds whatever ``truncate`` says, which gpt-oss sets to false.
     """
-    args = getattr(module, "language_model", module).args
+    language_model = _language_model(module)
+    args = language_model.args
     scaling = getattr(args, "rope_scaling", None) or getattr(args, "rope_parameters", None)
     if not isinstance(scaling, Mapping):
         return
     if structure.model_type in UNSCALED:
         longest = getattr(args, "max_position_embeddings", None)
         scaled = initialize_rope(structure.head_dim, args.rope_theta, False, dict(scaling), longest)
-        for layer in module.model.layers:
+        for layer in language_model.model.layers:
             layer.self_attn.rope = scaled
     if not scaling.get("truncate", True):
         base = scaling.get("rope_theta") or args.rope_theta
@@ -130,9 +132,14 @@ class _Gemma3(Gemma3Model):
 
 def settle_embedding(module: Any, structure: Structure) -> None:
     """Have mlx-lm's own decoding multiply the embeddings of a Gemma 3 as the engine and transformers do."""
-    model = getattr(module, "language_model", module).model
+    model = _language_model(module).model
     if structure.model_type == "gemma3_text" and model.embed_tokens(mx.array([0])).dtype != mx.bfloat16:
         model.__class__ = _Gemma3
+
+
+def _language_model(module: Any) -> Any:
+    """Return the language model inside of a wrapper, or the module that is one itself."""
+    return getattr(module, "language_model", module)
 
 
 def _check_computed(structure: Structure, text: Mapping[str, Any]) -> None:

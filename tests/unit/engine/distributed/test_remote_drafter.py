@@ -104,6 +104,72 @@ def test_a_server_is_given_up_when_it_was_silent_for_so_long_since_the_ask():
     assert now_s == [105.0]
 
 
+def uploading(now_s):
+    """Return a drafter with five seconds' patience that asked just now, sending three messages, and its stream."""
+    streams = []
+
+    def connect(listener):
+        streams.append(Recorded(listener))
+        return streams[-1]
+
+    model = RemoteModel(OFFER, 1000, connect, "float32", lambda rows: bytes(3 << 20), 5.0, lambda: now_s[0])
+    drafter = model.open()
+    (stream,) = streams
+    stream.listener.left()
+    stream.listener.heard(pb.Opened(session="s", context_length=0))
+    drafter.observe(0, (5, 6, 7), [0, 0, 0])
+    assert drafter.ask(8, 3, 2).under_way
+    assert len(stream.sent) == 1 + 3
+    return drafter, stream
+
+
+def test_a_server_is_not_given_up_while_an_ask_still_leaves_over_a_slow_link():
+    now_s = [100.0]
+    drafter, stream = uploading(now_s)
+    for _ in range(3):
+        now_s[0] += 4.0
+        assert drafter.ready(8).under_way
+        stream.listener.left()
+    now_s[0] += 4.0
+    assert drafter.ready(8).under_way
+    now_s[0] += 1.1
+    assert drafter.ready(8).skipped == "the remote drafter was silent"
+
+
+def test_later_asks_that_leave_keep_no_server_that_is_silent_with_an_earlier_ask():
+    now_s = [100.0]
+    drafter, stream = uploading(now_s)
+    for _ in range(3):
+        stream.listener.left()
+    for position in (3, 4):
+        now_s[0] += 2.0
+        drafter.observe(position, (8,), [0])
+        assert drafter.ask(8, position + 1, 2).under_way
+        stream.listener.left()
+    now_s[0] += 1.1
+    assert drafter.ready(8).skipped == "the remote drafter was silent"
+
+
+def test_a_wait_without_a_bound_goes_on_while_the_ask_leaves():
+    now_s, waited = [100.0], []
+    drafter, stream = uploading(now_s)
+
+    def wait_for(_predicate, timeout_s):
+        waited.append(timeout_s)
+        if len(waited) <= 3:
+            now_s[0] += timeout_s
+            stream.listener.left()
+        elif len(waited) == 4:
+            now_s[0] += 2.0
+            stream.listener.heard(pb.BlockDraft(sequence=blocks(stream)[-1].sequence, tokens=[9, 10]))
+            return True
+        return False
+
+    drafter._changed.wait_for = wait_for
+    assert drafter.ask(8, 3, 2, None).tokens == (9, 10)
+    assert waited == 4 * [5.0]
+
+
 def test_a_fault_is_waited_for_once_and_drafts_come_again_when_another_session_is_open():
     now_s, waited, streams = [100.0], [], []
 
@@ -225,6 +291,21 @@ def test_a_session_that_was_not_asked_until_rows_were_gone_is_replaced_before_it
     assert (block.segments[0].start, block.ask.context_length) == (end - OFFER.context_tokens, end)
     streams[1].listener.heard(pb.BlockDraft(sequence=block.sequence, tokens=[9, 10]))
     assert drafter.ready(9).tokens == (9, 10)
+
+
+def test_a_session_that_opens_when_all_it_was_to_be_shown_is_gone_is_replaced_before_it_refuses():
+    drafter, streams = opened_drafter()
+    end = 3 + 2 * OFFER.context_tokens
+    for position in range(3, end):
+        drafter.observe(position, (8,), [0])
+    streams[0].listener.heard(pb.Opened(session="s"))
+    (block,) = blocks(streams[0])
+    assert (len(block.segments), block.ask.context_length) == (0, 3)
+    drafter.ask(9, end, 2)
+    assert (len(streams), len(blocks(streams[0]))) == (2, 1)
+    streams[1].listener.heard(pb.Opened(session="t"))
+    (block,) = blocks(streams[1])
+    assert (block.segments[0].start, block.ask.context_length) == (end - OFFER.context_tokens, end)
 
 
 def test_a_server_with_other_weights_is_asked_again_and_drafts_once_it_has_these():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import queue
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -246,6 +249,41 @@ def test_a_host_that_lies_or_goes_ends_the_sequence_with_one_line_for_good(lie: 
     assert host.cancelled >= 1
 
 
+def test_a_host_is_waited_for_while_what_it_was_shown_is_still_leaving() -> None:
+    host = Host()
+    rows = opened(host)
+    timeouts: list[float] = []
+
+    class Replies:
+        """None come within two timeouts, in each of which a message leaves; then those there are."""
+
+        def __init__(self, replies: list[Any]) -> None:
+            self.replies = replies
+
+        def empty(self) -> bool:
+            return True
+
+        def put(self, reply: Any) -> None:
+            self.replies.append(reply)
+
+        def get(self, timeout: float) -> Any:
+            timeouts.append(timeout)
+            if len(timeouts) <= 2:
+                host.listener.left()
+            elif self.replies:
+                return self.replies.pop(0)
+            raise queue.Empty
+
+    rows._heard = Replies([])  # type: ignore[assignment]
+    assert [count for count, _ in rows.rows((1, 3), 4, 24)] == [20]
+    assert timeouts == 3 * [5.0]
+    host.change = lambda replies: []
+    timeouts.clear()
+    with pytest.raises(SessionError, match="it was silent for 5 s"):
+        rows.rows((1, 3), 4, 24)
+    assert timeouts == 3 * [5.0]
+
+
 @pytest.mark.parametrize("reply", [pb.Made(), pb.Made(rows=pb.Rows(data=bytes(1 << 20)))], ids=["empty", "large"])
 def test_a_host_that_says_more_and_more_fills_no_memory(reply: pb.Made) -> None:
     host = Host()
@@ -271,6 +309,45 @@ def test_a_damaged_chunk_behind_a_whole_one_leaves_nothing() -> None:
     assert len(whole[0][1]) == MOST_WANTED_ROWS * 1600 > CHUNK_BYTES
     with pytest.raises(SessionError, match="the checksum of the rows"):
         opened(Host(struck, wide)).rows((1,), 0, MOST_WANTED_ROWS)
+
+
+def test_an_answer_may_take_longer_than_a_lease_and_none_of_its_messages_may() -> None:
+    pytest.importorskip("grpc", reason="streams of rows")
+    from engine.distributed.rpc.restoring import RestorationHandlers
+
+    class Long:
+        """Makes rows of four messages of whatever is asked for."""
+
+        def made(self, ask: pb.Wanted) -> tuple[bytes, int, int]:
+            return bytes(4 * CHUNK_BYTES), 1, CHUNK_BYTES
+
+    class Slow:
+        """A context whose every message takes so many seconds by the clock of its loop."""
+
+        def __init__(self, write_s: float) -> None:
+            self.write_s = write_s
+            self.written: list[Any] = []
+
+        async def write(self, response: Any) -> None:
+            until_s = clock[0] + self.write_s
+            while clock[0] < until_s:
+                clock[0] += 1.0
+                await asyncio.sleep(0)
+            self.written.append(response)
+
+    clock = [0.0]
+
+    async def answered(context: Slow) -> None:
+        asyncio.get_running_loop().time = lambda: clock[0]  # type: ignore[method-assign]
+        with ThreadPoolExecutor(1) as worker:
+            handlers = RestorationHandlers(SERVED, worker, 30.0, 1)
+            await handlers._answer(Long(), pb.Wanted(sequence=7), "float32", context)  # type: ignore[arg-type]
+
+    reading = Slow(20.0)
+    asyncio.run(answered(reading))
+    assert len(reading.written) == 4
+    with pytest.raises(SessionError, match="nothing was read in time"):
+        asyncio.run(answered(Slow(40.0)))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from engine.isolation.drafter_process import served_words
+import pytest
+
+from engine.isolation.drafter_process import served_words, serves_lookup
 from engine.options import add_model_options
 
 
@@ -22,3 +24,14 @@ def test_a_server_loads_the_drafter_that_is_loaded_here() -> None:
 
 def test_what_nobody_said_is_left_to_the_server() -> None:
     assert served_words(options()) == ["--backend", "mlx"]
+
+
+def test_a_server_offers_prompt_lookup_where_the_option_or_else_the_environment_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("KAKEYA_DRAFTER", raising=False)
+    assert serves_lookup(options("--drafter", "ngram"))
+    assert not serves_lookup(options())
+    monkeypatch.setenv("KAKEYA_DRAFTER", "ngram")
+    assert serves_lookup(options())
+    assert not serves_lookup(options("--drafter", "./small"))

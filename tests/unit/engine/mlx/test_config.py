@@ -8,11 +8,13 @@ import pytest
 
 pytest.importorskip("mlx_lm", reason="the MLX backend is not installed")
 
-from engine.backends.mlx.models.config import completed
+from mlx_lm.models import mistral3
+
+from engine.backends.mlx.models.config import completed, settle_windows
 from engine.errors import ModelConfigError
 from engine.structure.decoder import read_structure
 from engine.structure.families import FULL, SLIDING
-from tests.fakes.tiny_families import CONFIGS, YARN
+from tests.fakes.tiny_families import CONFIGS, WINDOW, YARN
 
 LEFT_OUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "another bound": ("gpt_oss", {"swiglu_limit": 5.0}, r"swiglu_limit is 5\.0; mlx-lm computes 7\.0"),
@@ -73,3 +75,12 @@ def test_rotary_settings_of_qwen_3_5_under_their_older_names_are_read() -> None:
     config = config_of("qwen3_5_text", **older)
     settings = completed(config, read_structure(config))["rope_parameters"]
     assert settings.items() >= (YARN | {"rope_theta": 1e7, "partial_rotary_factor": 0.5}).items()
+
+
+def test_the_window_of_a_mistral_inside_of_a_wrapper_is_set_on_its_language_model() -> None:
+    wrapped = {"model_type": "mistral3", "text_config": config_of("mistral")}
+    module = mistral3.Model(mistral3.ModelArgs("mistral3", config_of("mistral")))
+    settle_windows(module, read_structure(wrapped))
+    text = module.language_model.model
+    assert (text.swa_idx, text.sliding_window) == (0, WINDOW)
+    assert all(layer.use_sliding for layer in text.layers)

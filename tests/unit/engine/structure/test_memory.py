@@ -102,6 +102,16 @@ def test_a_cache_is_as_wide_as_its_projections_and_as_long_as_its_windows(tmp_pa
     assert memory_need(shared, []).cache == 100 * (512 + 512) * 2
 
 
+def test_a_window_counts_where_a_config_leaves_its_layers_kinds_to_its_family(tmp_path: Path) -> None:
+    unlisted: dict[str, Any] = {"hidden_size": 64, "num_attention_heads": 8, "layer_types": None}
+    gemma = unlisted | {"model_type": "gemma3_text", "sliding_window_pattern": 2}
+    assert memory_need(write_model(tmp_path / "gemma", 1, **gemma), []).cache == (1024 + 4096) * (512 + 512) * 2
+    mistral = unlisted | {"model_type": "mistral"}
+    assert memory_need(write_model(tmp_path / "mistral", 1, **mistral), []).cache == 2 * 1024 * (512 + 512) * 2
+    whole = write_model(tmp_path / "whole", 1, **mistral, sliding_window=None)
+    assert memory_need(whole, []).cache == 2 * 4096 * (512 + 512) * 2
+
+
 def test_weights_are_counted_as_the_device_holds_them(tmp_path: Path) -> None:
     model = write_model(tmp_path / "model", 1)
     assert memory_need(model, [], 4).weights == 2 * memory_need(model, []).weights

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from engine.backends.torch.backend import TorchBackend, check_dtype, check_transformers, pick_device, wants_graphs
 from engine.backends.torch.graphs.recording import too_old
+from engine.backends.torch.probe import fits
 from engine.errors import (
     BackendMissingError,
     ModelConfigError,
@@ -154,6 +155,15 @@ def test_an_old_transformers_is_refused(version: str) -> None:
     with pytest.raises(BackendMissingError, match=f"transformers {version} is installed"):
         check_transformers(version)
     check_transformers("5.23.0")
+
+
+def test_a_probe_passes_no_transformers_that_the_backend_refuses() -> None:
+    for version in ("5.0.0", "5.19.2"):
+        assert fits(version) == (False, f"transformers {version}, at least 5.20 is needed", version)
+        with pytest.raises(BackendMissingError, match=r"needs 5\.20 or later"):
+            check_transformers(version)
+    assert fits("5.20.0rc1")[0]
+    check_transformers("5.20.0rc1")
 
 
 @pytest.mark.parametrize(
