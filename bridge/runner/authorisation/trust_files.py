@@ -15,8 +15,7 @@ from typing import Final, Literal
 from bridge.errors import UsageError
 from bridge.records.request import FINGERPRINT_PATTERN, PRINCIPAL_PATTERN
 from bridge.request import UNSIGNED
-from bridge.runner.policy.model import Policy
-from bridge.runner.policy.trust import SignerEntry
+from bridge.runner.policy.trust import SignerEntry, TrustPolicy
 from bridge.system.durable import write_atomically
 from bridge.trust.ssh_signatures import COMMIT_NAMESPACE, NAMESPACE, fingerprint_of
 
@@ -71,7 +70,7 @@ class TrustFiles:
         folder: where lists lie that the policy does not name.
     """
 
-    def __init__(self, policy: Policy | None, folder: Path) -> None:
+    def __init__(self, policy: TrustPolicy | None, folder: Path) -> None:
         self._policy, self._folder = policy, folder
 
     def add(self, use: Use, entry: SignerEntry) -> Path:

@@ -152,6 +152,33 @@ def test_a_policy_that_lists_keys_itself_is_not_edited(trust, policy):
 
 
 @pytest.mark.parametrize(
+    ("slip", "mode"),
+    [('colour = "red"\n', 0o600), ("quota_per_hour = -1\n", 0o600), ("slots = \n", 0o600), ("", 0o644)],
+    ids=["an unknown key", "a value out of its bounds", "no TOML", "readable by others"],
+)
+def test_an_owners_no_is_heard_whatever_else_the_policy_says(trust, policy, tmp_path, slip, mode):
+    lists = tmp_path / "lists"
+    policy.write_text(f'{GOOD}revoked = "{lists}/revoked"\nallowed_signers = "{lists}/signers"\n')
+    for seed, name in ((1, "a@example.org"), (2, "b@example.org")):
+        assert trust("trust", "add", public(seed), "--principal", name)[0] == 0
+    policy.write_text(policy.read_text() + slip)
+    policy.chmod(mode)
+    assert trust("trust", "add", public(3), "--principal", "c@example.org")[0] == 2
+    code, output = trust("revoke", "a@example.org")
+    assert (code, "once kakeya-runner policy check is content" in output) == (0, True), output
+    assert (lists / "revoked").read_text().split() == ["a@example.org", fingerprint_of(public(1))]
+    assert trust("trust", "remove", "b@example.org")[0] == 0
+    assert "b@example.org" not in (lists / "signers").read_text()
+    assert not (policy.parent / "revoked").exists()
+
+
+def test_of_a_broken_policy_the_keys_that_it_lists_itself_are_revoked_with_their_name(trust, policy):
+    policy.write_text(GOOD + entry().removesuffix("]\n") + ', {principals = ["b"], key = "no key"}]\n')
+    assert trust("revoke", "a")[0] == 0
+    assert (policy.parent / "revoked").read_text().split() == ["a", fingerprint_of(public(1))]
+
+
+@pytest.mark.parametrize(
     ("lines", "mode", "level", "says"),
     [
         ("", None, "ok", "nobody may sign requests"),
