@@ -164,7 +164,7 @@ KillMode=mixed
 TimeoutStopSec=60
 StandardOutput=append:${LOGS#"$ROOT"}/runner.log
 StandardError=append:${LOGS#"$ROOT"}/runner.log
-ReadWritePaths=${STATE#"$ROOT"} ${LOGS#"$ROOT"}$(written_bus)
+ReadWritePaths=${STATE#"$ROOT"} ${LOGS#"$ROOT"} $(remembered)$(written_bus)
 $(common_protections)
 ProtectProc=invisible
 ProtectControlGroups=yes
@@ -264,6 +264,9 @@ device_lines() {
   done
 }
 
+# Beside its key a runner notes which buses it served and whose roots it saw; the policy stays as its owner wrote it.
+remembered() { printf -- '-%s/identity' "${CONFIG#"$ROOT"}"; }
+
 unit_word() { printf '%s' "${1//\%/%%}"; } # systemd takes a percent sign for a specifier of its own
 
 written_bus() {
@@ -293,6 +296,7 @@ Restart=on-failure
 RestartSec=10
 PrivateTmp=yes
 ProtectSystem=full
+ReadWritePaths=$(remembered)
 UMask=0077
 
 [Install]
