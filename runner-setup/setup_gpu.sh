@@ -144,7 +144,8 @@ ensure_user() { # name home [shell]
   fi
 }
 
-# The runner starts no sandbox and becomes nobody else, so its unit forbids it both.
+# The runner starts no sandbox and becomes nobody else, so its unit forbids it both. What ends in 0 was told to by its owner,
+# by drain or stop, and stays ended.
 unit_text() {
   local bus
   bus=$(unit_word "$BUS")
@@ -158,7 +159,7 @@ Wants=network-online.target kakeya-run.socket
 ExecStart=${PREFIX#"$ROOT"}/bin/kakeya-runner serve --bus $bus --policy ${CONFIG#"$ROOT"}/policy.toml --state ${STATE#"$ROOT"}$(serve_words)
 User=$RUN_USER
 Group=$RUN_USER
-Restart=always
+Restart=on-failure
 RestartSec=10
 KillMode=mixed
 TimeoutStopSec=60

@@ -133,6 +133,7 @@ actions_plist_text() {
 TXT
 }
 
+# What ends in 0 was told to by its owner, by drain or stop, and stays ended.
 plist_text() {
   cat <<TXT
 <?xml version="1.0" encoding="UTF-8"?>
@@ -158,7 +159,7 @@ plist_text() {
     <key>PATH</key><string>/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin</string>
   </dict>
   <key>RunAtLoad</key><true/>
-  <key>KeepAlive</key><true/>
+  <key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>
   <key>ThrottleInterval</key><integer>10</integer>
   <key>ProcessType</key><string>Interactive</string>
   <key>ExitTimeOut</key><integer>60</integer>

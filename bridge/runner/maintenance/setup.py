@@ -168,7 +168,7 @@ def unit(argv: Sequence[str], platform: str = sys.platform) -> tuple[Path, str]:
             "Label": "kakeya-runner",
             "ProgramArguments": ["/usr/bin/caffeinate", "-i", *argv],
             "RunAtLoad": True,
-            "KeepAlive": True,
+            "KeepAlive": {"SuccessfulExit": False},  # drain and stop end it in 0, and for good
             "AbandonProcessGroup": True,  # a run that goes on is not the runner's to take along
         }
         return Path.home() / "Library/LaunchAgents/kakeya-runner.plist", plistlib.dumps(value).decode()

@@ -195,6 +195,15 @@ def test_the_service_runs_exactly_the_command_that_is_shown(platform, tmp_path):
         assert [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(line.partition("=")[2])] == argv
 
 
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_a_service_of_ones_own_that_was_drained_or_stopped_stays_ended(platform, tmp_path):
+    _path, text = unit(["kakeya-runner", "serve"], platform)
+    if platform == "darwin":
+        assert plistlib.loads(text.encode())["KeepAlive"] == {"SuccessfulExit": False}
+    else:
+        assert "\nRestart=on-failure\n" in text
+
+
 def test_every_line_that_setup_prints_can_be_pasted_below_a_folder_with_spaces(machine):
     """On a Mac the policy lies in Application Support."""
     policy, state = machine.folder / "Application Support" / "policy.toml", machine.folder / "a state"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import plistlib
 import re
 import subprocess
 import sys
@@ -47,6 +48,14 @@ def test_the_mac_dry_run_is_the_recorded_one(golden: str, tmp_path) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         (GOLDEN / golden).write_text(text)
     assert text == (GOLDEN / golden).read_text()
+
+
+def test_a_daemon_that_its_owner_drained_or_stopped_stays_ended() -> None:
+    """launchd.plist(5), SuccessfulExit: false starts it again unless it ended in 0, as `drain` and `stop` end it."""
+    shown = (GOLDEN / "mac-dry-run.txt").read_text().partition("org.kakeya.runner.plist")[2].splitlines()[1:]
+    text = "\n".join(line.partition("| ")[2] for line in shown if "|" in line).partition("</plist>")[0]
+    daemon = plistlib.loads(f"{text}</plist>".encode())
+    assert (daemon["KeepAlive"], daemon["RunAtLoad"]) == ({"SuccessfulExit": False}, True)
 
 
 def test_a_user_for_jobs_is_refused_with_the_reason() -> None:

@@ -100,6 +100,12 @@ def test_a_request_that_actions_wakes_may_write_what_its_runner_remembers(tmp_pa
     assert unit["ReadWritePaths"] == ["-/etc/kakeya/identity"]
 
 
+@pytest.mark.parametrize("golden", ["linux-unit.txt", "linux-local-bus-unit.txt"])
+def test_a_service_that_its_owner_drained_or_stopped_stays_ended(golden: str) -> None:
+    """systemd.service(5): on-failure leaves out an exit code of 0, in which `drain` and `stop` end the runner."""
+    assert settings((GOLDEN / golden).read_text())["Restart"] == ["on-failure"]
+
+
 @pytest.mark.parametrize("golden", EXPOSURE_MAX)
 def test_systemd_finds_the_unit_little_exposed(tmp_path, missing, golden) -> None:
     if shutil.which("systemd-analyze") is None:
