@@ -14,7 +14,7 @@ from bridge.cli.screen.answer import Answer, Talk
 from bridge.cli.talk import CLOCK
 from bridge.errors import UsageError
 from bridge.runner.authorisation.trust_files import NAMESPACES, TrustFiles, Use, check_principal, read_key, who_is
-from bridge.runner.policy.file import owner_folder, written_lists
+from bridge.runner.policy.file import TRUST_FILES, owner_folder, written_lists
 from bridge.runner.policy.trust import SignerEntry
 from bridge.trust.ssh_signatures import fingerprint_of
 
@@ -142,9 +142,15 @@ def _written_files(options: PlaceOptions) -> tuple[TrustFiles, tuple[str, ...]]:
     """Return the lists that an owner's no goes to: it is heard also where the policy cannot be used, and that is said.
 
     Raises:
-        UsageError: the policy is another user's, whose runner relies on no list of ours.
+        UsageError: no runner has its policy or a list there, or the policy is another user's, whose runner relies on no
+            list of ours.
     """
-    path = policy_path(options)
+    path = policy_path(options).absolute()
+    if not any(_is_there(place) for place in (path, *map(path.with_name, TRUST_FILES))):
+        raise UsageError(
+            f"no runner has its policy in {path.parent}: nobody would hear it",
+            remedy="give the runner's own --policy FILE; for a whole bus: kakeya-runner trust revoke NAME --bus ROUTE",
+        )
     try:
         return _files(options), ()
     except UsageError as error:
@@ -152,4 +158,17 @@ def _written_files(options: PlaceOptions) -> tuple[TrustFiles, tuple[str, ...]]:
         if owner not in {0, os.geteuid()}:
             raise UsageError(error.message, remedy=f"type the same as the policy's user, uid {owner}") from error
         again = "its lists were read as far as can be: once kakeya-runner policy check is content, type this again"
-        return TrustFiles(written_lists(path), path.absolute().parent), (f"{error.message}; {again}",)
+        return TrustFiles(written_lists(path), path.parent), (f"{error.message}; {again}",)
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether there is anything of this path; in a folder that is closed to us nobody can tell.
+
+    Raises:
+        OSError: it is closed.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True

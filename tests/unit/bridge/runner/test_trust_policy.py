@@ -172,6 +172,16 @@ def test_an_owners_no_is_heard_whatever_else_the_policy_says(trust, policy, tmp_
     assert not (policy.parent / "revoked").exists()
 
 
+def test_a_no_that_no_runner_can_hear_is_refused_and_leaves_no_list(tmp_path, capsys):
+    """As where the service has its policy elsewhere, and the folder is that of the account that types."""
+    for words in (["revoke", "a@example.org"], ["trust", "remove", "a@example.org"]):
+        assert main([*words, "--policy", str(tmp_path / "kakeya" / "policy.toml")]) == 2
+        err = capsys.readouterr().err
+        assert "nobody would hear it" in err
+        assert "give the runner's own --policy FILE" in err
+    assert not (tmp_path / "kakeya").exists()
+
+
 def test_of_a_broken_policy_the_keys_that_it_lists_itself_are_revoked_with_their_name(trust, policy):
     policy.write_text(GOOD + entry().removesuffix("]\n") + ', {principals = ["b"], key = "no key"}]\n')
     assert trust("revoke", "a")[0] == 0
