@@ -16,7 +16,7 @@ from bridge.errors import UsageError
 from bridge.records.request import FINGERPRINT_PATTERN, PRINCIPAL_PATTERN
 from bridge.request import UNSIGNED
 from bridge.runner.policy.trust import SignerEntry, TrustPolicy
-from bridge.system.durable import write_atomically
+from bridge.system.durable import folder_in_turn, write_atomically
 from bridge.trust.ssh_signatures import COMMIT_NAMESPACE, NAMESPACE, fingerprint_of
 
 Use = Literal["request", "code"]
@@ -63,7 +63,7 @@ class Revoked:
 
 
 class TrustFiles:
-    """The lists a policy names, or those beside it.
+    """The lists a policy names, or those beside it; one command at a time changes them, so that none loses another's.
 
     Args:
         policy: the policy, None when there is none yet.
@@ -80,22 +80,23 @@ class TrustFiles:
             UsageError: the policy lists its keys itself.
         """
         fingerprint = fingerprint_of(entry.key)
-        path = self._path(use)
-        kept = [line for line in _lines(path) if _fingerprint(line) != fingerprint]
-        _write(path, [*kept, entry.line(NAMESPACES[use])])
-        revoked = self._revoked()
-        if revoked.exists():
-            gone = {fingerprint, *entry.principals}
-            _write(revoked, [line for line in _lines(revoked) if _revoked_name(line) not in gone])
+        path, revoked = self._path(use), self._revoked()
+        with folder_in_turn(revoked.parent):
+            kept = [line for line in _lines(path) if _fingerprint(line) != fingerprint]
+            _write(path, [*kept, entry.line(NAMESPACES[use])])
+            if revoked.exists():
+                gone = {fingerprint, *entry.principals}
+                _write(revoked, [line for line in _lines(revoked) if _revoked_name(line) not in gone])
         return path
 
     def remove(self, use: Use, who: str) -> int:
         """Trust a key or a principal no more; return how many lines went."""
         path = self._path(use)
-        lines = _lines(path)
-        kept = [line for line in lines if (found := _parsed(use, line)) is None or not found.matches(who)]
-        if len(kept) != len(lines):
-            _write(path, kept)
+        with folder_in_turn(self._revoked().parent):
+            lines = _lines(path)
+            kept = [line for line in lines if (found := _parsed(use, line)) is None or not found.matches(who)]
+            if len(kept) != len(lines):
+                _write(path, kept)
         return len(lines) - len(kept)
 
     def revoke(self, who: str) -> Revoked:
@@ -106,16 +107,17 @@ class TrustFiles:
         Raises:
             UsageError: the list is an OpenSSH revocation list, which ssh-keygen writes.
         """
-        listed = [one for one in self.listed() if one.use != "revoked"]
-        keys = tuple(sorted({one.fingerprint for one in listed if one.lets(who) and not one.is_authority}))
-        others = {name for one in listed if one.fingerprint in {*keys, who} for name in one.principals} - {who}
-        left = tuple(sorted({one.fingerprint for one in listed if one.lets(who) and one.is_authority}))
         path = self._revoked()
-        lines = _lines(path)
-        known = {_revoked_name(line) for line in lines}
-        added = [name for name in dict.fromkeys((who, *keys)) if name not in known]
-        if added:
-            _write(path, [*lines, *added])
+        with folder_in_turn(path.parent):
+            listed = [line for line in self.listed() if line.use != "revoked"]
+            keys = tuple(sorted({line.fingerprint for line in listed if line.lets(who) and not line.is_authority}))
+            others = {name for line in listed if line.fingerprint in {*keys, who} for name in line.principals} - {who}
+            left = tuple(sorted({line.fingerprint for line in listed if line.lets(who) and line.is_authority}))
+            lines = _lines(path)
+            known = {_revoked_name(line) for line in lines}
+            added = [name for name in dict.fromkeys((who, *keys)) if name not in known]
+            if added:
+                _write(path, [*lines, *added])
         return Revoked(path, keys, tuple(sorted(others)), left)
 
     def listed(self) -> list[Listed]:

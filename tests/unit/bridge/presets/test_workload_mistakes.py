@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from bridge.errors import UsageError
 from bridge.presets.workloads import problems, read_folder
-from bridge.runner.policy.workloads import offered, write_list
+from bridge.runner.policy.workloads import allowed, change_list, offered, write_list
 from tests.support.workload_folder import INTERPRETER, edit, write, write_workload
 
 POINTER = 'pointer = "/metrics/final_loss"'
@@ -268,6 +269,20 @@ def test_a_digest_follows_what_is_in_the_files(tmp_path):
     assert read_folder(folder, INTERPRETER).presets["my-train"].workload == first
     write(folder / "train.py", (folder / "train.py").read_text() + "\n")
     assert read_folder(folder, INTERPRETER).presets["my-train"].workload.digest != first.digest
+
+
+def test_of_several_folders_that_are_taken_off_the_list_at_once_none_stays(tmp_path):
+    tmp_path.chmod(0o700)
+    listing = tmp_path / "workloads"
+    folders = [Path(f"/srv/work{number}") for number in range(16)]
+    write_list(listing, folders)
+
+    def remove(gone):
+        change_list(listing, lambda offered_now: [folder for folder in offered_now if folder != gone])
+
+    with ThreadPoolExecutor(len(folders)) as pool:
+        list(pool.map(remove, folders))
+    assert allowed(listing) == ()
 
 
 def test_the_list_of_folders_may_be_changed_by_its_owner_alone(tmp_path):

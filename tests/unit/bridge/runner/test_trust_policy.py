@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from bridge.cli.host.main import main
 from bridge.errors import UsageError
+from bridge.runner.authorisation.trust_files import TrustFiles
 from bridge.runner.maintenance.doctor import _policy
 from bridge.runner.policy.file import load_policy, read_policy
 from bridge.trust.ssh_signatures import fingerprint_of
@@ -170,6 +172,14 @@ def test_an_owners_no_is_heard_whatever_else_the_policy_says(trust, policy, tmp_
     assert trust("trust", "remove", "b@example.org")[0] == 0
     assert "b@example.org" not in (lists / "signers").read_text()
     assert not (policy.parent / "revoked").exists()
+
+
+def test_of_several_nos_at_once_none_is_lost(policy):
+    files = TrustFiles(load_policy(policy), policy.parent)
+    names = [f"agent{number}@example.org" for number in range(16)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(files.revoke, names))
+    assert sorted((policy.parent / "revoked").read_text().split()) == sorted(names)
 
 
 def test_a_no_that_no_runner_can_hear_is_refused_and_leaves_no_list(tmp_path, capsys):
