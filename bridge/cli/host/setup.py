@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 import shutil
@@ -193,14 +194,33 @@ def _bus_to_serve(options: SetupOptions, say: Say, open_bus: Callable[[], Runner
     return f"{route}#{open_bus().identity().bus_id}"
 
 
+def _refuse_root(policy: Path) -> None:
+    """Refuse to examine another user's runner as root: what root fetches and notes for it, it could not read.
+
+    Raises:
+        UsageError: root types, and the policy is another user's.
+    """
+    owner = policy.stat().st_uid if policy.exists() else 0
+    if os.geteuid() == 0 and owner != 0:
+        raise UsageError(
+            f"{policy} belongs to uid {owner}, and root would leave files in its runner's folders that it cannot read",
+            remedy=f"type the same as that user: sudo -u '#{owner}' kakeya-runner doctor, with the same options",
+        )
+
+
 def doctor(call: HostCall[DoctorOptions]) -> Answer:
-    """Try everything a run needs, say what requesters type; 1 when something fails."""
+    """Try everything a run needs, say what requesters type; 1 when something fails.
+
+    Raises:
+        UsageError: root types, and the policy is another user's.
+    """
     from bridge.executor import local_executor
     from bridge.runner.machine.machine import policy_executor
     from bridge.runner.maintenance.doctor import DoctorContext, examine
 
     # A state folder that cannot be made or written is a finding.
     path, state = policy_path(call.options), state_named(call.options)
+    _refuse_root(path)
     policy = _good_policy(path)
     executor: Executor
     if policy is None:

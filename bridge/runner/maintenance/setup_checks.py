@@ -22,6 +22,7 @@ from bridge.system import process
 
 RECEIPT: Final = "setup.tsv"
 AGAIN: Final = "run the set-up script of runner-setup again, with the options it was set up with"
+BY_ROOT: Final = "as root: the set-up script of runner-setup with --check, and the options it was set up with"
 TIMEOUT_S: Final = 30.0
 FILE_MAX_BYTES: Final = 1 << 20
 

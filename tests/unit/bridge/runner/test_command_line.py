@@ -43,6 +43,20 @@ def test_the_doctor_names_a_state_folder_that_cannot_be_made_beside_all_else(tmp
     assert NO_STATE_REMEDY in capsys.readouterr().err
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_the_doctor_leaves_nothing_of_roots_in_the_folders_of_another_user(tmp_path, capsys):
+    policy, state = tmp_path / "policy.toml", tmp_path / "state"
+    policy.write_text("schema = 1\nname = 'mini-3'\n")
+    policy.chmod(0o600)
+    os.chown(policy, 65534, -1)
+    places = ["--policy", str(policy), "--state", str(state)]
+    assert main(["doctor", *places, "--bus", str(tmp_path / "nowhere.git")]) == 2
+    err = capsys.readouterr().err
+    assert "belongs to uid 65534" in err
+    assert "sudo -u '#65534' kakeya-runner doctor" in err
+    assert not state.exists()
+
+
 def order(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Give an order as the owner whose home this is, without an option that names a folder."""
     places = {"HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "config")}
