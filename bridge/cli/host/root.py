@@ -13,8 +13,10 @@ from bridge.cli.host.signing import own_name
 from bridge.cli.screen.answer import Answer, Talk
 from bridge.cli.talk import CLOCK
 from bridge.errors import UsageError
+from bridge.runner.authorisation.trust_files import who_is
 from bridge.runner.policy.file import owner_folder
 from bridge.system.clock import rfc3339
+from bridge.trust.keyring import pinned
 
 if TYPE_CHECKING:
     from bridge.cli.host.call import HostCall
@@ -108,8 +110,28 @@ def revoke(call: HostCall[RootKeyOptions]) -> Answer:
 
 def _end_key(options: RootKeyOptions, edit: Callable[..., RootContent], past: str) -> Answer:
     who = " ".join(options.key)
-    root = _owner(options).change(lambda content: edit(content, who, CLOCK.now()))
+
+    def end(content: RootContent) -> RootContent:
+        try:
+            return edit(content, who, CLOCK.now())
+        except UsageError:
+            if (key := _key_named(options.key)) == who:
+                raise
+            return edit(content, key, CLOCK.now())
+
+    root = _owner(options).change(end)
     return Answer(lines=[Talk("note", f"{who} {past} ({root.version}.{root.targets_version})")])
+
+
+def _key_named(words: list[str]) -> str:
+    """Return the key that a command line names by its text, its file or as it is pinned, as a root has it.
+
+    Raises:
+        UsageError: it names none.
+    """
+    if len(words) == 1 and "=" in words[0][1:-1] and not Path(words[0]).exists():
+        return pinned(words[0], "NAME=KEY").public
+    return who_is(words)
 
 
 def ticket(call: HostCall[TicketOptions]) -> Answer:

@@ -146,6 +146,31 @@ def test_what_the_owner_adds_retires_and_revokes_counts_at_once(place: Site) -> 
     assert answer(folder, "verify", mine) == (VERIFIED, "verified")
 
 
+@pytest.mark.parametrize("verb", ["retire", "revoke"])
+def test_a_key_is_ended_by_its_name_its_text_its_file_and_as_it_is_pinned(place: Site, verb: str) -> None:
+    people = {name: ssh_keys.make_key(place.folder, name) for name in ("ann", "bob", "eve")}
+    for name, key in people.items():
+        assert trust(place, "add", key.public, "--principal", name).code == 0
+    assert place.run("keygen", name="hostb").code == 0
+    hostb = runner_key.published(place.folder / "identity" / "hostb")[-1]
+    assert trust(place, "add", f"hostb={hostb.public}").code == 0
+    ways = [
+        [str(people["ann"].path.with_suffix(".pub"))], people["bob"].public.split(), [people["eve"].fingerprint],
+        [f"hostb={hostb.public}"],
+    ]  # fmt: skip
+    for words in ways:
+        done = trust(place, verb, *words)
+        assert done.code == 0, done.stderr
+    shown = json.loads(trust(place, "show", "--json").stdout)
+    if verb == "revoke":
+        assert set(shown["revoked"]) == {hostb.public, *(key.fingerprint for key in people.values())}
+    else:
+        assert all("valid-before" in line for line in shown["signers"])
+        assert [runner["until"] is None for runner in shown["runners"] if runner["name"] == "hostb"] == [False]
+    missing = trust(place, verb, "nobody")
+    assert (missing.code, "called nobody" in missing.stderr) == (2, True)
+
+
 def test_a_reader_who_was_away_follows_rotations_and_a_lost_key_has_a_way_back(place: Site) -> None:
     run_id, first_owner = ran(place), owner(place)
     folder, away = (reader(place, name, "--root-key", first_owner) for name in ("folder", "away"))
