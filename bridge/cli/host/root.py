@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.cli.host.places import open_route, policy_or_none, require_route, route_of, state_for
+from bridge.cli.host.places import open_route, policy_or_none, policy_path, require_route, route_of, state_for
 from bridge.cli.host.signing import own_name
 from bridge.cli.screen.answer import Answer, Talk
 from bridge.cli.talk import CLOCK
 from bridge.errors import UsageError
 from bridge.runner.authorisation.trust_files import who_is
-from bridge.runner.policy.file import owner_folder
+from bridge.runner.policy.file import owner_folder, written_name
 from bridge.system.clock import rfc3339
 from bridge.trust.keyring import pinned
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TrustMergeOptions,
     )
     from bridge.runner.maintenance.owner import BusOwner
+    from bridge.runner.policy.model import Policy
     from bridge.trust.root import RootContent, TrustRoot
 
 
@@ -119,7 +120,11 @@ def _end_key(options: RootKeyOptions, edit: Callable[..., RootContent], past: st
                 raise
             return edit(content, key, CLOCK.now())
 
-    root = _owner(options).change(end)
+    try:
+        policy = policy_or_none(options)
+    except UsageError:
+        policy = None  # of a runner of this account; a no to a key is heard whatever it says
+    root = _owner_by(options, policy).change(end)
     return Answer(lines=[Talk("note", f"{who} {past} ({root.version}.{root.targets_version})")])
 
 
@@ -163,11 +168,16 @@ def owner_or_none(options: RunnerBusOptions) -> BusOwner | None:
 
 
 def _owner(options: RunnerBusOptions) -> BusOwner:
+    return _owner_by(options, policy_or_none(options))
+
+
+def _owner_by(options: RunnerBusOptions, policy: Policy | None) -> BusOwner:
+    """Return this account as the owner of a bus, with what a policy says of its route and of who commits."""
     from bridge.runner.maintenance.owner import BusOwner
 
-    policy = policy_or_none(options)
     route = require_route(options, policy)
-    state = state_for(options, own_name() if policy is None else policy.name)
+    name = written_name(policy_path(options)) or own_name() if policy is None else policy.name
+    state = state_for(options, name)
     state.create()
     bus = open_route(route, state, keys=False, by=None if policy is None else policy.identity.value)
     return BusOwner(bus, owner_folder(os.environ), CLOCK)

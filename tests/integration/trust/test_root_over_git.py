@@ -171,6 +171,17 @@ def test_a_key_is_ended_by_its_name_its_text_its_file_and_as_it_is_pinned(place:
     assert (missing.code, "called nobody" in missing.stderr) == (2, True)
 
 
+def test_a_key_of_the_bus_is_revoked_whatever_the_policy_of_the_owners_own_runner_says(place: Site) -> None:
+    policy = place.folder / "mini.toml"
+    policy.write_text(f"{policy.read_text()}colour = 'red'\n")
+    key = ssh_keys.make_key(place.folder, "dev")
+    assert trust(place, "add", key.public, "--principal", "dev").code == 2
+    done = trust(place, "revoke", "mini")
+    assert done.code == 0, done.stderr
+    policy.write_text(policy.read_text().replace("colour = 'red'\n", ""))
+    assert json.loads(trust(place, "show", "--json").stdout)["revoked"]
+
+
 def test_a_reader_who_was_away_follows_rotations_and_a_lost_key_has_a_way_back(place: Site) -> None:
     run_id, first_owner = ran(place), owner(place)
     folder, away = (reader(place, name, "--root-key", first_owner) for name in ("folder", "away"))
