@@ -13,7 +13,7 @@ from bridge.cli.host.signing import own_name
 from bridge.cli.screen.answer import Answer, Talk
 from bridge.cli.talk import CLOCK
 from bridge.errors import UsageError
-from bridge.runner.authorisation.trust_files import who_is
+from bridge.runner.authorisation.trust_files import is_pin, who_is
 from bridge.runner.policy.file import owner_folder, written_name
 from bridge.system.clock import rfc3339
 from bridge.trust.keyring import pinned
@@ -134,9 +134,7 @@ def _key_named(words: list[str]) -> str:
     Raises:
         UsageError: it names none.
     """
-    if len(words) == 1 and "=" in words[0][1:-1] and not Path(words[0]).exists():
-        return pinned(words[0], "NAME=KEY").public
-    return who_is(words)
+    return pinned(words[0], "NAME=KEY").public if is_pin(words) else who_is(words)
 
 
 def ticket(call: HostCall[TicketOptions]) -> Answer:

@@ -13,7 +13,15 @@ from bridge.cli.host.root import owner_or_none
 from bridge.cli.screen.answer import Answer, Talk
 from bridge.cli.talk import CLOCK
 from bridge.errors import UsageError
-from bridge.runner.authorisation.trust_files import NAMESPACES, TrustFiles, Use, check_principal, read_key, who_is
+from bridge.runner.authorisation.trust_files import (
+    NAMESPACES,
+    TrustFiles,
+    Use,
+    check_principal,
+    is_pin,
+    read_key,
+    who_is,
+)
 from bridge.runner.policy.file import TRUST_FILES, owner_folder, written_lists
 from bridge.runner.policy.trust import SignerEntry
 from bridge.trust.ssh_signatures import fingerprint_of
@@ -35,7 +43,7 @@ _WHAT: Final[dict[Use, str]] = {"request": "signing requests", "code": "vouching
 def add(call: HostCall[TrustAddOptions]) -> Answer:
     """List a key: in the root of a bus that this account owns, or in this host's own list."""
     options = call.options
-    runner = len(options.key) == 1 and "=" in options.key[0][1:-1] and not Path(options.key[0]).exists()
+    runner = is_pin(options.key)
     of_bus = options.bus is not None and not options.here
     asks_bus = of_bus or (not options.here and any(owner_folder(os.environ).glob("*")))
     owner = owner_or_none(options) if asks_bus else None

@@ -157,7 +157,7 @@ def read_key(words: list[str]) -> tuple[str, str]:
     """
     text = " ".join(words)
     path = Path(text).expanduser()
-    if len(words) == 1 and path.is_file():
+    if len(words) == 1 and _is_file(path):
         public = path if path.suffix == ".pub" else path.with_name(f"{path.name}.pub")
         if not public.is_file():
             remedy = f"ssh-keygen -y -f {shlex.quote(str(path))} > {shlex.quote(str(public))}"
@@ -177,9 +177,14 @@ def who_is(words: list[str]) -> str:
     text = " ".join(words)
     if re.fullmatch(FINGERPRINT_PATTERN, text):
         return text
-    if len(words) == 1 and not Path(text).expanduser().is_file() and re.fullmatch(PRINCIPAL_PATTERN, text):
+    if len(words) == 1 and re.fullmatch(PRINCIPAL_PATTERN, text) and not _is_file(Path(text).expanduser()):
         return text
     return fingerprint_of(read_key(words)[0])
+
+
+def is_pin(words: list[str]) -> bool:
+    """Return whether a command line names a runner's key as it is pinned, ``NAME=KEY``, and no file."""
+    return len(words) == 1 and re.fullmatch(r"[^\s=]+=\S+", words[0]) is not None and not _is_file(Path(words[0]))
 
 
 def check_principal(name: str) -> str:
@@ -193,6 +198,14 @@ def check_principal(name: str) -> str:
             f"got principal {name[:80]!r}; expected a name such as agent@example.org", remedy="give --principal NAME"
         )
     return name
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether there is a file of this path; the text of a key may be longer than any is."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _is_meant(who: str, pattern: str) -> bool:

@@ -124,6 +124,17 @@ def test_a_key_is_trusted_listed_revoked_and_trusted_again(trust, policy):
     assert trust("trust", "list")[1].startswith("note  nobody")
 
 
+@pytest.mark.parametrize(("padded", "comment"), [(300, ""), (299, " ann@desk"), (301, ""), (299, " made=2026")])
+def test_the_text_of_a_key_is_no_path_however_long_and_no_runners_key_whatever_is_in_it(trust, policy, padded, comment):
+    kind = b"ssh-rsa"
+    blob = len(kind).to_bytes(4, "big") + kind + bytes(padded - 11)  # in base64 with none, one or two signs of equality
+    key = f"ssh-rsa {base64.b64encode(blob).decode()}"
+    assert trust("trust", "add", f"{key}{comment}", "--principal", "agent@example.org")[0] == 0
+    assert trust("revoke", key)[0] == 0
+    assert (policy.parent / "revoked").read_text().split() == [fingerprint_of(key)]
+    assert trust("trust", "remove", key)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
