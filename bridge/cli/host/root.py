@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,7 +152,8 @@ def ticket(call: HostCall[TicketOptions]) -> Answer:
         raise UsageError(f"{out.absolute().parent} is no folder", remedy="name a file in one that exists: --out FILE")
     made = owner.ticket(name, call.options.for_)
     made.write(out)
-    uses = f"who has this file signs as {name} until {made.until}: kakeya-runner once --ephemeral --ticket {out}"
+    command = f"kakeya-runner once --ephemeral --ticket {shlex.quote(str(out))}"
+    uses = f"who has this file signs as {name} until {made.until}: {command}"
     sooner = f"to end it sooner: kakeya-runner trust retire {name} --bus ROUTE"
     return Answer(lines=[str(out), Talk("note", uses), Talk("note", sooner)])
 

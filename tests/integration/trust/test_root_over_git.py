@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -169,6 +170,15 @@ def test_a_key_is_ended_by_its_name_its_text_its_file_and_as_it_is_pinned(place:
         assert [runner["until"] is None for runner in shown["runners"] if runner["name"] == "hostb"] == [False]
     missing = trust(place, verb, "nobody")
     assert (missing.code, "called nobody" in missing.stderr) == (2, True)
+
+
+def test_the_command_that_uses_a_ticket_can_be_pasted_where_its_path_has_spaces(place: Site) -> None:
+    file = place.folder / "Application Support" / "ci.ticket"
+    file.parent.mkdir()
+    done = trust(place, "ticket", "ci-1", "--for", "1h", "--out", str(file))
+    assert done.code == 0, done.stderr
+    (command,) = [line.partition("kakeya-runner ")[2] for line in done.stderr.splitlines() if "--ephemeral" in line]
+    assert shlex.split(command) == ["once", "--ephemeral", "--ticket", str(file)]
 
 
 def test_a_key_of_the_bus_is_revoked_whatever_the_policy_of_the_owners_own_runner_says(place: Site) -> None:
