@@ -135,6 +135,28 @@ def test_a_user_of_the_service_on_a_mac_is_a_role_account_with_a_free_number() -
     assert set(re.findall(r"^(?:RUN|ACTIONS)_USER=(.)", script, re.MULTILINE)) == {"_"}
 
 
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "fine"),
+    [
+        ("600", "kakeya-runner", "kakeya-runner", True),
+        ("640", "root", "kakeya-runner", True),
+        ("640", "root", "staff", False),
+        ("640", "kakeya-runner", "kakeya-runner", False),
+        ("600", "root", "kakeya-runner", False),
+    ],
+)
+def test_a_policy_that_its_owner_gave_to_root_and_shows_the_service_is_left_as_it_is(
+    tmp_path, mode, owner, group, fine
+) -> None:
+    """The runner takes both forms; set-up made the second into the first."""
+    (tmp_path / "policy.toml").touch()
+    users = f"stat_mode() {{ echo {mode}; }}; stat_owner() {{ echo {owner}; }}; stat_group() {{ echo {group}; }}"
+    words = f"OWN_PATHS=({tmp_path}); {users}; id() {{ echo kakeya-runner; }}; MODE=check"
+    done = ask_shell(f"{words}; ensure_policy {tmp_path}/policy.toml python kakeya-runner")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ok     policy" if fine else "WRONG  policy"), done.stdout
+
+
 LAUNCHD = """#!/bin/sh
 # Stands in for launchctl: notes its calls, and knows whether a daemon is loaded.
 echo "$@" >> "$(dirname "$0")/calls"
