@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bridge.cli.host.control import stop_runner
 from bridge.cli.host.main import main
 from bridge.runner.policy.file import written_name
-from bridge.runner.state.folder import NO_STATE_REMEDY
+from bridge.runner.state.folder import NO_STATE_REMEDY, RUNS_TOO, StateFolder
 
 
 @pytest.mark.parametrize("words", [["--help"], ["help", "all"], ["serve", "--help"], ["trust"]])
@@ -86,6 +87,20 @@ def test_a_broken_policy_names_no_folder_by_what_is_no_name(tmp_path: Path, name
     policy.write_text(f"name = {name!r}\nslots =\n")
     assert written_name(policy) is None
     assert written_name(tmp_path / "not-there.toml") is None
+
+
+@pytest.mark.parametrize("runs_too", [True, False])
+def test_an_order_to_stop_can_be_read_by_the_runners_user_whoever_gave_it(tmp_path: Path, runs_too: bool) -> None:
+    """As root with a mask of its own, which would leave a file that the runner passes over."""
+    state = StateFolder(tmp_path / "state")
+    state.create()
+    mask = os.umask(0o077)
+    try:
+        stop_runner(state, runs_too=runs_too)
+    finally:
+        os.umask(mask)
+    assert state.stop.read_text("ascii") == (RUNS_TOO if runs_too else "")
+    assert state.stop.stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize("words", [["pause"], ["resume"], ["drain"], ["drain", "--now"], ["stop"], ["stop", "--runs"]])
