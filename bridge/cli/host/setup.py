@@ -140,12 +140,22 @@ def _set_up(
     if plan.bus is not None and not options.dry_run and not policy.exists():
         plan = replace(plan, root_key=_owner_of_bus(open_bus, state, name, call.note))
     left = _take(call.output, policy_steps(plan), dry_run=options.dry_run) or left
-    now, service = service_commands(plan)
-    doctor = shlex.join(["kakeya-runner", "doctor", "--policy", str(policy), "--state", str(state.root)])
+    places = ["--policy", str(policy), "--state", str(state.root), *_bus_words(plan)]
+    now, service = service_commands(plan, ["kakeya-runner", "setup", "--unit", *places])
+    doctor = shlex.join(["kakeya-runner", "doctor", *places])
     lines = [f"try it: {doctor}", f"serve for good: {service}", f"here:  {now}"]
     if plan.bus is not None:
         lines.append(f"there: {pin_line(plan.bus, state)}")
     return Answer(lines=lines, exit_code=1 if left else 0)
+
+
+def _bus_words(plan: SetupPlan) -> list[str]:
+    """Return the words that name the bus in a command, where the policy, which stays as it is, does not name it."""
+    policy = _good_policy(plan.policy_path) if plan.policy_path.exists() else None
+    if plan.bus is None or policy is None:
+        return []
+    named = None if policy.bus is None else policy.bus.partition("#")[0]
+    return [] if named == plan.bus.partition("#")[0] else ["--bus", plan.bus]
 
 
 def _owner_of_bus(open_bus: Callable[[], RunnerBus], state: StateFolder, name: str, say: Say) -> str | None:

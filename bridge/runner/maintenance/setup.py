@@ -186,17 +186,20 @@ def _unit_word(word: str) -> str:
     return '"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%"))
 
 
-def service_commands(options: SetupOptions, platform: str = sys.platform) -> tuple[str, ...]:
-    """Return what the owner types next: try, serve now, serve for good."""
+def service_commands(options: SetupOptions, mine: Sequence[str], platform: str = sys.platform) -> tuple[str, ...]:
+    """Return what the owner types next: serve now, serve for good.
+
+    Args:
+        options: what was set up.
+        mine: the command that prints the unit.
+        platform: whose service manager is meant.
+    """
     argv = shlex.join(serve_argv(options))
     path, _ = unit(serve_argv(options), platform)
-    mine = shlex.join(
-        ["kakeya-runner", "setup", "--unit", "--policy", str(options.policy_path), "--state", str(options.state.root)]
-    )
     start = (
         f"launchctl bootstrap gui/{os.getuid()} {shlex.quote(str(path))}"
         if platform == "darwin"
         else "systemctl --user enable --now kakeya-runner && loginctl enable-linger"
     )
     folder, file = shlex.quote(str(path.parent)), shlex.quote(str(path))
-    return (argv, f"mkdir -p {folder} && {mine} > {file} && {start}")
+    return (argv, f"mkdir -p {folder} && {shlex.join(mine)} > {file} && {start}")
