@@ -257,8 +257,19 @@ install_all() {
   ensure_receipt "$CONFIG/setup.tsv" "$DAEMON"
 }
 
+# A daemon that is unloaded leaves its runs to the next start, and there is none.
+end_runs() {
+  local state # the second is of the runner behind ssh
+  for state in "$STATE" "$STATE/ssh"; do
+    [ ! -d "$state" ] || (cd / && as_user "$RUN_USER" "$PREFIX/bin/kakeya-runner" stop --runs --policy "$CONFIG/policy.toml" --state "$state") || true
+  done
+}
+
 uninstall_all() {
   local label path user
+  if [ -x "$PREFIX/bin/kakeya-runner" ] && [ -f "$CONFIG/policy.toml" ]; then
+    act "end the runs that go on" end_runs
+  fi
   for label in org.kakeya.runner org.kakeya.actions; do # a set-up that ended early has a file and loaded nothing
     if "$SERVICE_MANAGER" print "system/$label" >/dev/null 2>&1; then
       act "unload the daemon $label" unload_daemon "$label"

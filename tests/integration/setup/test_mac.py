@@ -217,6 +217,36 @@ def test_a_set_up_that_ended_before_its_daemon_was_loaded_is_taken_away_too(tmp_
     assert "bootout system/org.kakeya.actions" not in calls
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_runs_end_before_their_daemon_and_their_folders_are_taken_away(tmp_path, code) -> None:
+    """What is unloaded leaves them to its next start; that they do not end in time keeps nothing from going."""
+    manager, root = tmp_path / "launchctl", tmp_path / "root"
+    manager.write_text(LAUNCHD)
+    (tmp_path / "loaded").touch()
+    runner = root / "usr/local/kakeya/bin/kakeya-runner"
+    runner.parent.mkdir(parents=True)
+    runner.write_text(f'#!/bin/sh\necho "kakeya-runner $*" >>{tmp_path}/calls\nexit {code}\n')
+    policy, state = root / "usr/local/etc/kakeya/policy.toml", root / "usr/local/var/kakeya"
+    policy.parent.mkdir(parents=True)
+    policy.touch()
+    (state / "ssh").mkdir(parents=True)
+    for program in (manager, runner):
+        program.chmod(0o755)
+    functions = "".join(map(function_of_the_script, ("paths", "unload_daemon", "end_runs", "uninstall_all")))
+    names = f"ROOT={root} SERVICE_MANAGER={manager} MODE=uninstall RUN_USER=_kakeya-runner"
+
+    done = ask_shell(f"{functions}{names}; dscl() {{ return 1; }}; paths; uninstall_all; finish")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    calls = [line for line in (tmp_path / "calls").read_text().splitlines() if not line.startswith("print")]
+    assert calls == [
+        f"kakeya-runner stop --runs --policy {policy} --state {state}",
+        f"kakeya-runner stop --runs --policy {policy} --state {state}/ssh",
+        "bootout system/org.kakeya.runner",
+    ]
+    assert [path for path in (runner, policy, state) if path.exists()] == []
+
+
 STEPS = (
     "check_bus check_paths check_policy_words check_ssh_access check_actions_archive find_python pin_python needs_git"
     " say_filevault needs ensure_apparmor ensure_user ensure_folder ensure_environment ensure_models ensure_policy"
