@@ -189,9 +189,9 @@ class Signers:
         """Return who is trusted no more.
 
         Raises:
-            PolicyRefusedError: the list is unreadable: then nobody is trusted.
+            PolicyRefusedError: the list is unreadable, or its folder is not there: then nobody is trusted.
         """
-        data = b"" if self._policy.revoked is None else _read(Path(self._policy.revoked))
+        data = b"" if self._policy.revoked is None else _read(Path(self._policy.revoked), in_folder=True)
         if data.startswith(_KRL):
             return Revocations(krl=data)
         fingerprints: set[str] = set()
@@ -300,13 +300,18 @@ def _listed(source: SignerSource, namespace: str) -> bytes:
     return "".join(f"{entry.line(namespace)}\n" for entry in source).encode()
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, *, in_folder: bool = False) -> bytes:
     """Return the content of a file only its owner can change, nothing when there is none.
 
+    Args:
+        path: the file.
+        in_folder: whether its folder has to be there: on a disk that is not mounted there may be such a file.
+
     Raises:
-        PolicyRefusedError: others could have written it, or it is too large.
+        PolicyRefusedError: others could have written it, it is too large, or its folder is not there.
     """
-    if not path.exists() and not path.is_symlink():
+    is_there = path.exists() or path.is_symlink()
+    if not is_there and (path.parent.is_dir() or not in_folder):
         return b""
     problems = file_problems(path, private=False)
     if problems or path.stat().st_size > LIST_MAX_BYTES:

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bridge.cli.host.main import main
-from bridge.errors import UsageError
+from bridge.errors import PolicyRefusedError, UsageError
+from bridge.runner.authorisation.signers import Signers
 from bridge.runner.authorisation.trust_files import TrustFiles
 from bridge.runner.maintenance.doctor import _policy
 from bridge.runner.policy.file import load_policy, read_policy
@@ -183,6 +184,18 @@ def test_an_owners_no_is_heard_whatever_else_the_policy_says(trust, policy, tmp_
     assert trust("trust", "remove", "b@example.org")[0] == 0
     assert "b@example.org" not in (lists / "signers").read_text()
     assert not (policy.parent / "revoked").exists()
+
+
+def test_a_list_of_revoked_keys_whose_disk_is_not_mounted_is_no_empty_one(trust, policy, tmp_path):
+    disk = tmp_path / "disk"
+    policy.write_text(f'{GOOD}revoked = "{disk}/revoked"\n')
+    disk.mkdir(mode=0o700)
+    assert Signers(load_policy(policy)).revocations().principals == frozenset()
+    assert trust("revoke", "a@example.org")[0] == 0
+    assert Signers(load_policy(policy)).revocations().principals == {"a@example.org"}
+    disk.rename(tmp_path / "elsewhere")
+    with pytest.raises(PolicyRefusedError, match="the host's own revoked cannot be relied on"):
+        Signers(load_policy(policy)).revocations()
 
 
 def test_of_several_nos_at_once_none_is_lost(policy):
