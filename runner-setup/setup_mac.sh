@@ -206,8 +206,12 @@ ensure_service() { # changes of its file
 }
 
 ensure_wakefulness() {
-  if [ "$MODE" != dry-run ] && pmset -g 2>/dev/null | grep -Eq '^ *autorestart +1'; then
+  local settings=""
+  [ "$MODE" = dry-run ] || settings=$(pmset -g 2>/dev/null || true)
+  if grep -Eq '^ *autorestart +1' <<<"$settings"; then
     right "restarts after a power failure"
+  elif [ -n "$settings" ] && ! grep -Eq '^ *autorestart ' <<<"$settings"; then # one with a battery, which bridges them
+    right "this Mac has no setting for power failures"
   elif [ "$MODE" = check ]; then
     wrong "the Mac stays off after a power failure" "pmset -a autorestart 1"
   else

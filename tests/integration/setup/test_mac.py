@@ -191,6 +191,23 @@ def test_a_daemon_whose_file_changed_is_loaded_anew_and_another_is_left_alone(tm
     ]
 
 
+@pytest.mark.parametrize(
+    ("settings", "answer"),
+    [
+        (" sleep 1\n autorestart          1\n", "ok     restarts after a power failure"),
+        (" autorestart          0\n", "WRONG  the Mac stays off after a power failure"),
+        (" sleep 1\n womp 1\n", "ok     this Mac has no setting for power failures"),
+        ("", "WRONG  the Mac stays off after a power failure"),
+    ],
+    ids=["on", "off", "a laptop", "unknown"],
+)
+def test_a_mac_without_a_setting_for_power_failures_passes_its_check(settings, answer) -> None:
+    """As doctor has it; the repair would change nothing there."""
+    words = f"{function_of_the_script('ensure_wakefulness')}pmset() {{ printf '{settings}'; }}; MODE=check"
+    done = ask_shell(f"{words}; ensure_wakefulness")
+    assert done.stdout.splitlines()[0] == answer, done.stderr
+
+
 @pytest.mark.parametrize("loaded", [True, False])
 def test_a_set_up_that_ended_before_its_daemon_was_loaded_is_taken_away_too(tmp_path, loaded) -> None:
     """As one does whose user did not come to the bus; launchctl fails where it is to unload what is not loaded."""
