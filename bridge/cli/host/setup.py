@@ -52,7 +52,7 @@ def setup(call: HostCall[SetupOptions]) -> Answer:
     """Make this machine a runner, or say what would be done; 1 when something is left for a person to do.
 
     Raises:
-        UsageError: a name or label is none, or a bus is to be made and none is named.
+        UsageError: a name or label is none, the policy has another name, or a bus is to be made and none is named.
     """
     options, path = call.options, policy_path(call.options).absolute()
     for option, word in (("--name", options.name), *(("--label", label) for label in options.label or ())):
@@ -65,9 +65,14 @@ def setup(call: HostCall[SetupOptions]) -> Answer:
             remedy="kakeya-runner setup --bus ROUTE --create-bus",
         )
     is_there = path.exists() and not file_problems(path)
+    policy = _good_policy(path) if is_there else None
+    if policy is not None and options.name not in {None, policy.name}:
+        raise UsageError(
+            f"{path} is of runner {policy.name}, and --name says {options.name}",
+            remedy="leave --name out, or set up a second runner: --policy FILE --state FOLDER",
+        )
     name = options.name or (load_policy(path).name if is_there else written_name(path) or own_name())
     state = state_for(options, name)
-    policy = _good_policy(path) if is_there else None
     if options.create_bus and policy is not None and policy.root_key is not None:
         _refuse_other_owner(options, path, policy, state)
     return _set_up(call, (path, state), name, lambda: bus_of(options, policy, state))

@@ -16,7 +16,9 @@ from importlib import resources
 from pathlib import Path
 
 from bridge.diagnostics import Check
+from bridge.errors import UsageError
 from bridge.runner.policy.check import problems
+from bridge.runner.policy.file import load_policy
 from bridge.runner.state.folder import StateFolder
 from bridge.system.durable import write_atomically
 
@@ -134,6 +136,27 @@ def _policy(options: SetupOptions) -> Iterator[SetupStep]:
     for problem in problems(path):
         if problem.remedy != f"chmod 600 {shlex.quote(str(path))}":
             yield SetupStep(f"the policy: {problem.name}", problem=problem)
+    for lack in _lacking_in_policy(options):
+        yield SetupStep(f"the policy: {lack.name}", problem=lack)
+
+
+def _lacking_in_policy(options: SetupOptions) -> Iterator[Check]:
+    """Yield what is wanted and what a policy that was there, and stays as it is, does not say."""
+    try:
+        policy = load_policy(options.policy_path)
+    except UsageError:
+        return  # why, `problems` says
+    pairs = {
+        "labels": (options.labels, policy.labels),
+        "model_roots": (options.model_roots, policy.model_roots),
+        "interpreter": (options.interpreter, policy.interpreter),
+        "[executor] engine": (options.engine, policy.executor.engine),
+        "[identity] committer": (options.commit_as, policy.identity.committer),
+    }
+    for key, (wish, value) in pairs.items():
+        if wish and wish != value:
+            line = f"{key} = {json.dumps(wish)}"
+            yield Check(key, "warn", "the policy was there, stays as it is and says otherwise", f"write there: {line}")
 
 
 def _complete(state: StateFolder) -> bool:

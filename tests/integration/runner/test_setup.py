@@ -221,6 +221,29 @@ def test_every_line_that_setup_prints_can_be_pasted_below_a_folder_with_spaces(m
     assert code in {0, 1}
 
 
+def test_what_setup_is_told_and_a_policy_that_is_there_does_not_say_is_named(machine):
+    policy = machine.folder / "config" / "policy.toml"
+    assert machine("setup", "--name", "desk", "--label", "cpu")[0] == 0
+    text = policy.read_bytes()
+    code, out, err = machine("setup", "--label", "cpu")
+    assert (code, "stays as it is" in out) == (0, False), err
+    code, out, err = machine("setup", "--label", "quiet", "--commit-as", "Ann <ann@example.org>")
+    assert code == 0, err
+    shown = " ".join(out.split())
+    assert "labels: the policy was there, stays as it is and says otherwise" in shown
+    assert 'write there: labels = ["quiet"]' in shown
+    assert 'write there: [identity] committer = "Ann <ann@example.org>"' in shown
+    assert policy.read_bytes() == text
+
+
+def test_setup_makes_no_key_for_another_name_than_the_policy_has(machine):
+    assert machine("setup", "--name", "desk")[0] == 0
+    before = everything(machine.folder)
+    code, _out, err = machine("setup", "--name", "shelf")
+    assert (code, "is of runner desk, and --name says shelf" in err) == (2, True)
+    assert everything(machine.folder) == before
+
+
 @pytest.mark.parametrize("first", [None, "other.git"])
 def test_the_service_serves_the_bus_that_setup_was_given_where_the_policy_names_another_or_none(machine, first):
     bus, before = machine.folder / "bus.git", () if first is None else ("--bus", str(machine.folder / first))
