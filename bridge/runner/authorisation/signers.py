@@ -20,6 +20,7 @@ from bridge.records.request import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import CancelRequest
 from bridge.runner.authorisation.names import counts_as
+from bridge.runner.authorisation.trust_files import keys_of
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.rights import file_problems
 from bridge.runner.policy.trust import SignerSource
@@ -249,10 +250,14 @@ class Signers:
         return found
 
     def _revoked(self) -> dict[str, float]:
-        """Return when a key or a name was revoked, by this host or by the bus's owner."""
+        """Return when a key or a name was revoked, by this host or by the bus's owner.
+
+        A name that this host revoked takes along the keys that the root lists for it, under whatever other name.
+        """
         root, gone = self._root(), self.revocations()
-        revoked = dict.fromkeys((*gone.fingerprints, *gone.principals), float("-inf"))
-        return revoked | ({} if root is None else dict(root.content.revoked or {}))
+        keys = () if root is None else keys_of(root.content.signers, gone.principals)
+        revoked = dict.fromkeys((*gone.fingerprints, *gone.principals, *keys), float("-inf"))
+        return ({} if root is None else dict(root.content.revoked or {})) | revoked
 
     def _lists(self, source: SignerSource, namespace: str) -> list[tuple[bytes, bool]]:
         """Return the lists that say whose a key is, each with whether it is the host's own."""

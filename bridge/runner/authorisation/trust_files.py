@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -147,6 +148,14 @@ class TrustFiles:
     def _revoked(self) -> Path:
         named = None if self._policy is None else self._policy.revoked
         return self._folder / "revoked" if named is None else Path(named)
+
+
+def keys_of(lines: Iterable[str], names: Collection[str]) -> Iterator[str]:
+    """Yield the fingerprints of the keys that lines of a list have for any of some names; an authority is nobody's."""
+    for text in lines if names else ():
+        line = _parsed("request", text)
+        if line is not None and not line.is_authority and any(map(line.lets, names)):
+            yield line.fingerprint
 
 
 def read_key(words: list[str]) -> tuple[str, str]:
