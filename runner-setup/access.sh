@@ -39,24 +39,26 @@ ensure_ssh_access() { # home-of-the-runner-user
   refuse_link "$1/.ssh/authorized_keys"
   refuse_other_kind "$1/.ssh" folder -d
   refuse_other_kind "$1/.ssh/authorized_keys" file -f
-  local file=$1/.ssh/authorized_keys line options=restrict
+  local file=$1/.ssh/authorized_keys line options=restrict key
   [ -z "$SSH_FROM" ] || options+=",from=\"$SSH_FROM\""
   line="$options,command=\"$(bare "$PREFIX")/bin/kakeya-runner exec --policy $(bare "$CONFIG")/policy.toml --state $(bare "$STATE")\" $(cat "$SSH_KEY_FILE")"
   remember line "ssh access" "$file" "$(printf '%s\n' "$line" | digest)"
-  if [ -f "$file" ] && grep -qxF "$line" "$file"; then
+  key=$(cut -d' ' -f1,2 "$SSH_KEY_FILE") # an earlier line of it would still let it in: sshd takes any that fits
+  if [ -f "$file" ] && grep -qxF "$line" "$file" && [ "$(grep -cF "$key" "$file")" = 1 ]; then
     right "ssh access: forced command in $file"
   elif [ "$MODE" = check ]; then
-    wrong "ssh access: the forced command is missing in $file" "run this script again with --ssh-key"
+    wrong "ssh access: the forced command is missing in $file, or not the key's only line" "run this script again with --ssh-key"
   else
-    act "allow requests over ssh, forced command only: $file" append_line "$file" "$line"
+    act "allow requests over ssh, forced command only: $file" put_line "$file" "$line" "$key"
   fi
 }
 
 # Written by the owner of the folder, not by root: what is swapped for a link meanwhile gains its user nothing.
-append_line() {
+put_line() { # file, line, key: in place of the other lines of that key
   # shellcheck disable=SC2016  # the inner shell expands its own arguments
-  as_user "$DAEMON" sh -c 'umask 077 && mkdir -p "$1" && chmod 700 "$1" && printf "%s\n" "$3" >>"$2" && chmod 600 "$2"' \
-    sh "$(dirname "$1")" "$1" "$2"
+  as_user "$DAEMON" sh -c 'umask 077 && mkdir -p "$1" && chmod 700 "$1" && touch "$2" && part=$(mktemp "$2.XXXXXX") \
+    && { grep -vF "$4" "$2" >"$part" || [ $? = 1 ]; } && printf "%s\n" "$3" >>"$part" && mv -f "$part" "$2"' \
+    sh "$(dirname "$1")" "$1" "$2" "$3"
 }
 
 verify_checksum() { # file sha256

@@ -187,6 +187,8 @@ owner_right() { [ -n "$ROOT" ] || [ "$(stat_owner "$2")" = "$1" ]; }
 
 stat_owner() { stat -c %U "$1" 2>/dev/null || stat -f %Su "$1"; }
 
+stat_group() { stat -c %G "$1" 2>/dev/null || stat -f %Sg "$1"; }
+
 ensure_file() { # what mode path text
   local what=$1 mode=$2 path=$3 text=$4
   remember file "$what" "$path" "$mode" "$(printf '%s\n' "$text" | digest)"
@@ -508,7 +510,7 @@ ensure_policy() { # path interpreter user
   remember mode "policy" "$path" 600 "$3"
   refuse_link "$path"
   if [ -f "$path" ]; then
-    if [ "$(stat_mode "$path")" = 600 ] && owner_right "$3" "$path"; then
+    if policy_right "$3" "$path"; then
       right "policy: $path (yours to edit; left as it is)"
     elif [ "$MODE" = check ]; then
       wrong "policy: $path is readable by others (mode $(stat_mode "$path")), or not $3's" "chmod 600 $path; chown $3 $path"
@@ -520,6 +522,15 @@ ensure_policy() { # path interpreter user
   else
     act "write the policy with safe defaults: $path (600)" write_policy "$path" "$2" "$3"
   fi
+}
+
+# The user's alone; or root's and readable by the user's group, which the runner takes as well.
+policy_right() { # user path
+  case "$(stat_mode "$2")" in
+    600) owner_right "$1" "$2" ;;
+    640) [ -z "$ROOT" ] && [ "$(stat_owner "$2")" = root ] && [ "$(stat_group "$2")" = "$(id -gn "$1" 2>/dev/null)" ] ;;
+    *) return 1 ;;
+  esac
 }
 
 write_policy() { policy_text "$2" | write_file_as "$3" 600 "$1"; }

@@ -144,7 +144,8 @@ ensure_user() { # name home [shell]
   fi
 }
 
-# The runner starts no sandbox and becomes nobody else, so its unit forbids it both.
+# The runner starts no sandbox and becomes nobody else, so its unit forbids it both. What ends in 0 was told to by its owner,
+# by drain or stop, and stays ended.
 unit_text() {
   local bus
   bus=$(unit_word "$BUS")
@@ -158,13 +159,13 @@ Wants=network-online.target kakeya-run.socket
 ExecStart=${PREFIX#"$ROOT"}/bin/kakeya-runner serve --bus $bus --policy ${CONFIG#"$ROOT"}/policy.toml --state ${STATE#"$ROOT"}$(serve_words)
 User=$RUN_USER
 Group=$RUN_USER
-Restart=always
+Restart=on-failure
 RestartSec=10
 KillMode=mixed
 TimeoutStopSec=60
 StandardOutput=append:${LOGS#"$ROOT"}/runner.log
 StandardError=append:${LOGS#"$ROOT"}/runner.log
-ReadWritePaths=${STATE#"$ROOT"} ${LOGS#"$ROOT"}$(written_bus)
+ReadWritePaths=${STATE#"$ROOT"} ${LOGS#"$ROOT"} $(remembered)$(written_bus)
 $(common_protections)
 ProtectProc=invisible
 ProtectControlGroups=yes
@@ -264,6 +265,9 @@ device_lines() {
   done
 }
 
+# Beside its key a runner notes which buses it served and whose roots it saw; the policy stays as its owner wrote it.
+remembered() { printf -- '-%s/identity' "${CONFIG#"$ROOT"}"; }
+
 unit_word() { printf '%s' "${1//\%/%%}"; } # systemd takes a percent sign for a specifier of its own
 
 written_bus() {
@@ -293,6 +297,7 @@ Restart=on-failure
 RestartSec=10
 PrivateTmp=yes
 ProtectSystem=full
+ReadWritePaths=$(remembered)
 UMask=0077
 
 [Install]

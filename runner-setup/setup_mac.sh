@@ -133,6 +133,7 @@ actions_plist_text() {
 TXT
 }
 
+# What ends in 0 was told to by its owner, by drain or stop, and stays ended.
 plist_text() {
   cat <<TXT
 <?xml version="1.0" encoding="UTF-8"?>
@@ -158,7 +159,7 @@ plist_text() {
     <key>PATH</key><string>/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin</string>
   </dict>
   <key>RunAtLoad</key><true/>
-  <key>KeepAlive</key><true/>
+  <key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>
   <key>ThrottleInterval</key><integer>10</integer>
   <key>ProcessType</key><string>Interactive</string>
   <key>ExitTimeOut</key><integer>60</integer>
@@ -205,8 +206,12 @@ ensure_service() { # changes of its file
 }
 
 ensure_wakefulness() {
-  if [ "$MODE" != dry-run ] && pmset -g 2>/dev/null | grep -Eq '^ *autorestart +1'; then
+  local settings=""
+  [ "$MODE" = dry-run ] || settings=$(pmset -g 2>/dev/null || true)
+  if grep -Eq '^ *autorestart +1' <<<"$settings"; then
     right "restarts after a power failure"
+  elif [ -n "$settings" ] && ! grep -Eq '^ *autorestart ' <<<"$settings"; then # one with a battery, which bridges them
+    right "this Mac has no setting for power failures"
   elif [ "$MODE" = check ]; then
     wrong "the Mac stays off after a power failure" "pmset -a autorestart 1"
   else
@@ -256,8 +261,19 @@ install_all() {
   ensure_receipt "$CONFIG/setup.tsv" "$DAEMON"
 }
 
+# A daemon that is unloaded leaves its runs to the next start, and there is none.
+end_runs() {
+  local state # the second is of the runner behind ssh
+  for state in "$STATE" "$STATE/ssh"; do
+    [ ! -d "$state" ] || (cd / && as_user "$RUN_USER" "$PREFIX/bin/kakeya-runner" stop --runs --policy "$CONFIG/policy.toml" --state "$state") || true
+  done
+}
+
 uninstall_all() {
   local label path user
+  if [ -x "$PREFIX/bin/kakeya-runner" ] && [ -f "$CONFIG/policy.toml" ]; then
+    act "end the runs that go on" end_runs
+  fi
   for label in org.kakeya.runner org.kakeya.actions; do # a set-up that ended early has a file and loaded nothing
     if "$SERVICE_MANAGER" print "system/$label" >/dev/null 2>&1; then
       act "unload the daemon $label" unload_daemon "$label"

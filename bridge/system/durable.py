@@ -185,6 +185,19 @@ def in_turn(descriptor: int, within_s: float, clock: Clock) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def folder_in_turn(folder: Path, within_s: float = 10.0) -> Iterator[None]:
+    """Let one process or thread at a time read and replace what lies in a folder, which is made where it is not there.
+
+    Args:
+        folder: the folder.
+        within_s: after so long, one that hangs holds nobody up any more.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with in_turn(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), within_s, SystemClock()):
+        yield
+
+
 def _takes(descriptor: int) -> bool:
     try:
         return try_lock(descriptor)

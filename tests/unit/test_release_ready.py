@@ -11,7 +11,7 @@ import yaml
 
 from bridge.version import VERSION
 from tests.drift import ROOT
-from tests.release import LICENCES
+from tests.release import DIST, LICENCES
 from tests.release_ready import Pages, missing, on_main, tags, unlicensed
 
 
@@ -61,6 +61,20 @@ def test_the_workflow_starts_for_every_tag_that_is_a_release_and_for_no_other():
     assert [tag for tag in ("v1.2.3", "v1.2.3-rc1", "v0.10.0", "v1.2", "v1", "vendor") if starts.fullmatch(tag)] == [
         "v1.2.3", "v1.2.3-rc1", "v0.10.0",
     ]  # fmt: skip
+
+
+def test_the_workflow_hands_out_every_file_that_was_built_and_proven():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    steps = {name: job.get("steps", []) for name, job in jobs.items()}
+    (proven,) = [step["with"]["subject-path"] for step in steps["build"] if "attest" in step.get("uses", "")]
+    (stored,) = [step["with"] for step in steps["build"] if "upload-artifact" in step.get("uses", "")]
+    (fetched,) = [step["with"] for step in steps["hand-out"] if "download-artifact" in step.get("uses", "")]
+    (released,) = [step["run"].split() for step in steps["hand-out"] if "gh release create" in step.get("run", "")]
+
+    assert proven in released, f"of {proven} something stays behind"
+    assert proven == f"{fetched['path']}/*"
+    assert (fetched["name"], f"{fetched['path']}/") == (stored["name"], stored["path"])
+    assert DIST.name == fetched["path"]
 
 
 def test_only_release_tags_of_the_commit_that_is_checked_out_count(tmp_path):

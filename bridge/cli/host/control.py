@@ -13,7 +13,7 @@ from bridge.client.document.untrusted import clean_line
 from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
 from bridge.executor.holder.folder import RunFolder
 from bridge.runner.state.folder import RUNS_TOO, StateFolder
-from bridge.system.durable import NameLock
+from bridge.system.durable import NameLock, write_atomically
 
 if TYPE_CHECKING:
     from bridge.cli.host.call import HostCall
@@ -54,7 +54,8 @@ def stop_runner(state: StateFolder, *, runs_too: bool) -> None:
     Raises:
         InfrastructureError: it does not end.
     """
-    state.stop.write_text(RUNS_TOO if runs_too else "", encoding="ascii")
+    # Whole at once, and for another user than ours to read: root may give the order to a service.
+    write_atomically(state.stop, (RUNS_TOO if runs_too else "").encode("ascii"), durable=False, mode=0o644)
     if not _gone(lambda: _is_running(state)):
         text = f"the runner has not ended within {_STOP_S:.0f} s"
         raise InfrastructureError(text, remedy="kakeya-runner logs, then stop its process")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from bridge.cli.host.places import policy_of, policy_path
 from bridge.cli.host.root import owner_or_none
 from bridge.cli.screen.answer import Answer, Talk
+from bridge.cli.talk import CLOCK
 from bridge.errors import UsageError, meant
 from bridge.records.request import PRINCIPAL_PATTERN
 from bridge.request import UNSIGNED
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from bridge.runner.maintenance.owner import BusOwner
 
 FORM = "kakeya-runner welcome 'NAME ssh-ed25519 KEY', as `kakeya-mac init --signing-key auto` prints it"
+_REVOKED = ", revoked"
+_RETIRED = ", retired"
 _ED25519 = "ssh-ed25519"
 _KEY_BYTES = 51  # two lengths of four bytes, the name of the type, 32 bytes of the key
 
@@ -216,27 +219,44 @@ def who(call: HostCall[WhoOptions]) -> Answer:
         return Answer(lines=[f"name   {name}", Talk("note", text)], exit_code=1)
     on_host = any(line.use == "request" and line.lets(name) for line in place.files.listed())
     rules = place.policy.names.get(name) or NameRules(own_code=on_host)  # one that the root alone names counts as none
-    rights = _rights(place.policy, rules, code=any(line.startswith("code ") for line in about))
+    rights = _rights(
+        place.policy,
+        rules,
+        code=any(line.startswith("code ") and not line.endswith((_REVOKED, _RETIRED)) for line in about),
+    )
     count = place.policy.quota(name)
     most = f"       send {'as many requests as it likes' if count == 0 else f'{count} requests an hour'}"
     return Answer(lines=[f"name   {name}", *about, *rights, most])
 
 
 def _about(name: str, place: Place) -> Iterator[str]:
-    for line in place.files.listed():
+    lines = place.files.listed()
+    gone = {line.fingerprint for line in lines if line.use == "revoked"}
+    gone |= set() if place.owner is None else set(place.owner.root.content.revoked or {})
+    for line in lines:
         if line.use == "revoked" and line.matches(name):
             yield "REVOKED on this host: nothing that it signs is taken"
         elif line.use != "revoked" and line.lets(name):
-            use = "key" if line.use == "request" else "code"
-            yield f"{use:<6} {line.fingerprint} {line.options} (this host's list)"
+            use, end = "key" if line.use == "request" else "code", _end(line.fingerprint in gone, line.options)
+            yield f"{use:<6} {line.fingerprint} {line.options} (this host's list){end}"
     for entry, names, fingerprint in _root_signers(place):
         if name in names:
-            yield f"{'code' if NAMESPACES['code'] in entry else 'key':<6} {fingerprint} (the root of the bus)"
+            use, end = "code" if NAMESPACES["code"] in entry else "key", _end(fingerprint in gone, entry)
+            yield f"{use:<6} {fingerprint} (the root of the bus){end}"
     if name in place.policy.names:
         own = name_file(place.path, name)
         yield f"rules  {own if own.exists() else place.path}"
     if name in place.policy.owners:
         yield "owner  its signed cancels count for everybody's runs"
+
+
+def _end(revoked: bool, options: str) -> str:
+    """Return what is said of a key that counts no more, by its revocation or by the options of its line."""
+    until = re.search(r'valid-before="([0-9]+)(Z?)"', options)
+    if revoked or until is None:
+        return _REVOKED if revoked else ""
+    now = CLOCK.now() if until[2] else CLOCK.now().astimezone()  # without a Z it is this machine's time
+    return _RETIRED if now.strftime("%Y%m%d%H%M%S")[: len(until[1])] >= until[1] else ""
 
 
 def _place(options: RunnerBusOptions) -> Place:

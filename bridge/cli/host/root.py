@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.cli.host.places import open_route, policy_or_none, require_route, route_of, state_for
+from bridge.cli.host.places import open_route, policy_or_none, policy_path, require_route, route_of, state_for
 from bridge.cli.host.signing import own_name
 from bridge.cli.screen.answer import Answer, Talk
 from bridge.cli.talk import CLOCK
 from bridge.errors import UsageError
-from bridge.runner.policy.file import owner_folder
+from bridge.runner.authorisation.trust_files import is_pin, who_is
+from bridge.runner.policy.file import owner_folder, written_name
 from bridge.system.clock import rfc3339
+from bridge.trust.keyring import pinned
 
 if TYPE_CHECKING:
     from bridge.cli.host.call import HostCall
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
         TrustMergeOptions,
     )
     from bridge.runner.maintenance.owner import BusOwner
+    from bridge.runner.policy.model import Policy
     from bridge.trust.root import RootContent, TrustRoot
 
 
@@ -108,8 +112,30 @@ def revoke(call: HostCall[RootKeyOptions]) -> Answer:
 
 def _end_key(options: RootKeyOptions, edit: Callable[..., RootContent], past: str) -> Answer:
     who = " ".join(options.key)
-    root = _owner(options).change(lambda content: edit(content, who, CLOCK.now()))
+
+    def end(content: RootContent) -> RootContent:
+        try:
+            return edit(content, who, CLOCK.now())
+        except UsageError:
+            if (key := _key_named(options.key)) == who:
+                raise
+            return edit(content, key, CLOCK.now())
+
+    try:
+        policy = policy_or_none(options)
+    except UsageError:
+        policy = None  # of a runner of this account; a no to a key is heard whatever it says
+    root = _owner_by(options, policy).change(end)
     return Answer(lines=[Talk("note", f"{who} {past} ({root.version}.{root.targets_version})")])
+
+
+def _key_named(words: list[str]) -> str:
+    """Return the key that a command line names by its text, its file or as it is pinned, as a root has it.
+
+    Raises:
+        UsageError: it names none.
+    """
+    return pinned(words[0], "NAME=KEY").public if is_pin(words) else who_is(words)
 
 
 def ticket(call: HostCall[TicketOptions]) -> Answer:
@@ -126,7 +152,8 @@ def ticket(call: HostCall[TicketOptions]) -> Answer:
         raise UsageError(f"{out.absolute().parent} is no folder", remedy="name a file in one that exists: --out FILE")
     made = owner.ticket(name, call.options.for_)
     made.write(out)
-    uses = f"who has this file signs as {name} until {made.until}: kakeya-runner once --ephemeral --ticket {out}"
+    command = f"kakeya-runner once --ephemeral --ticket {shlex.quote(str(out))}"
+    uses = f"who has this file signs as {name} until {made.until}: {command}"
     sooner = f"to end it sooner: kakeya-runner trust retire {name} --bus ROUTE"
     return Answer(lines=[str(out), Talk("note", uses), Talk("note", sooner)])
 
@@ -141,11 +168,16 @@ def owner_or_none(options: RunnerBusOptions) -> BusOwner | None:
 
 
 def _owner(options: RunnerBusOptions) -> BusOwner:
+    return _owner_by(options, policy_or_none(options))
+
+
+def _owner_by(options: RunnerBusOptions, policy: Policy | None) -> BusOwner:
+    """Return this account as the owner of a bus, with what a policy says of its route and of who commits."""
     from bridge.runner.maintenance.owner import BusOwner
 
-    policy = policy_or_none(options)
     route = require_route(options, policy)
-    state = state_for(options, own_name() if policy is None else policy.name)
+    name = written_name(policy_path(options)) or own_name() if policy is None else policy.name
+    state = state_for(options, name)
     state.create()
     bus = open_route(route, state, keys=False, by=None if policy is None else policy.identity.value)
     return BusOwner(bus, owner_folder(os.environ), CLOCK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 import shutil
@@ -51,7 +52,7 @@ def setup(call: HostCall[SetupOptions]) -> Answer:
     """Make this machine a runner, or say what would be done; 1 when something is left for a person to do.
 
     Raises:
-        UsageError: a name or label is none, or a bus is to be made and none is named.
+        UsageError: a name or label is none, the policy has another name, or a bus is to be made and none is named.
     """
     options, path = call.options, policy_path(call.options).absolute()
     for option, word in (("--name", options.name), *(("--label", label) for label in options.label or ())):
@@ -64,9 +65,14 @@ def setup(call: HostCall[SetupOptions]) -> Answer:
             remedy="kakeya-runner setup --bus ROUTE --create-bus",
         )
     is_there = path.exists() and not file_problems(path)
+    policy = _good_policy(path) if is_there else None
+    if policy is not None and options.name not in {None, policy.name}:
+        raise UsageError(
+            f"{path} is of runner {policy.name}, and --name says {options.name}",
+            remedy="leave --name out, or set up a second runner: --policy FILE --state FOLDER",
+        )
     name = options.name or (load_policy(path).name if is_there else written_name(path) or own_name())
     state = state_for(options, name)
-    policy = _good_policy(path) if is_there else None
     if options.create_bus and policy is not None and policy.root_key is not None:
         _refuse_other_owner(options, path, policy, state)
     return _set_up(call, (path, state), name, lambda: bus_of(options, policy, state))
@@ -139,12 +145,22 @@ def _set_up(
     if plan.bus is not None and not options.dry_run and not policy.exists():
         plan = replace(plan, root_key=_owner_of_bus(open_bus, state, name, call.note))
     left = _take(call.output, policy_steps(plan), dry_run=options.dry_run) or left
-    now, service = service_commands(plan)
-    doctor = shlex.join(["kakeya-runner", "doctor", "--policy", str(policy), "--state", str(state.root)])
+    places = ["--policy", str(policy), "--state", str(state.root), *_bus_words(plan)]
+    now, service = service_commands(plan, ["kakeya-runner", "setup", "--unit", *places])
+    doctor = shlex.join(["kakeya-runner", "doctor", *places])
     lines = [f"try it: {doctor}", f"serve for good: {service}", f"here:  {now}"]
     if plan.bus is not None:
         lines.append(f"there: {pin_line(plan.bus, state)}")
     return Answer(lines=lines, exit_code=1 if left else 0)
+
+
+def _bus_words(plan: SetupPlan) -> list[str]:
+    """Return the words that name the bus in a command, where the policy, which stays as it is, does not name it."""
+    policy = _good_policy(plan.policy_path) if plan.policy_path.exists() else None
+    if plan.bus is None or policy is None:
+        return []
+    named = None if policy.bus is None else policy.bus.partition("#")[0]
+    return [] if named == plan.bus.partition("#")[0] else ["--bus", plan.bus]
 
 
 def _owner_of_bus(open_bus: Callable[[], RunnerBus], state: StateFolder, name: str, say: Say) -> str | None:
@@ -193,14 +209,33 @@ def _bus_to_serve(options: SetupOptions, say: Say, open_bus: Callable[[], Runner
     return f"{route}#{open_bus().identity().bus_id}"
 
 
+def _refuse_root(policy: Path) -> None:
+    """Refuse to examine another user's runner as root: what root fetches and notes for it, it could not read.
+
+    Raises:
+        UsageError: root types, and the policy is another user's.
+    """
+    owner = policy.stat().st_uid if policy.exists() else 0
+    if os.geteuid() == 0 and owner != 0:
+        raise UsageError(
+            f"{policy} belongs to uid {owner}, and root would leave files in its runner's folders that it cannot read",
+            remedy=f"type the same as that user: sudo -u '#{owner}' kakeya-runner doctor, with the same options",
+        )
+
+
 def doctor(call: HostCall[DoctorOptions]) -> Answer:
-    """Try everything a run needs, say what requesters type; 1 when something fails."""
+    """Try everything a run needs, say what requesters type; 1 when something fails.
+
+    Raises:
+        UsageError: root types, and the policy is another user's.
+    """
     from bridge.executor import local_executor
     from bridge.runner.machine.machine import policy_executor
     from bridge.runner.maintenance.doctor import DoctorContext, examine
 
     # A state folder that cannot be made or written is a finding.
     path, state = policy_path(call.options), state_named(call.options)
+    _refuse_root(path)
     policy = _good_policy(path)
     executor: Executor
     if policy is None:

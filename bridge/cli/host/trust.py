@@ -13,8 +13,16 @@ from bridge.cli.host.root import owner_or_none
 from bridge.cli.screen.answer import Answer, Talk
 from bridge.cli.talk import CLOCK
 from bridge.errors import UsageError
-from bridge.runner.authorisation.trust_files import NAMESPACES, TrustFiles, Use, check_principal, read_key, who_is
-from bridge.runner.policy.file import owner_folder
+from bridge.runner.authorisation.trust_files import (
+    NAMESPACES,
+    TrustFiles,
+    Use,
+    check_principal,
+    is_pin,
+    read_key,
+    who_is,
+)
+from bridge.runner.policy.file import TRUST_FILES, owner_folder, written_lists
 from bridge.runner.policy.trust import SignerEntry
 from bridge.trust.ssh_signatures import fingerprint_of
 
@@ -35,7 +43,7 @@ _WHAT: Final[dict[Use, str]] = {"request": "signing requests", "code": "vouching
 def add(call: HostCall[TrustAddOptions]) -> Answer:
     """List a key: in the root of a bus that this account owns, or in this host's own list."""
     options = call.options
-    runner = len(options.key) == 1 and "=" in options.key[0][1:-1] and not Path(options.key[0]).exists()
+    runner = is_pin(options.key)
     of_bus = options.bus is not None and not options.here
     asks_bus = of_bus or (not options.here and any(owner_folder(os.environ).glob("*")))
     owner = owner_or_none(options) if asks_bus else None
@@ -96,11 +104,11 @@ def remove(call: HostCall[TrustRemoveOptions]) -> Answer:
         UsageError: it is not on it.
     """
     use: Use = "code" if call.options.code else "request"
-    who = who_is(call.options.key)
-    if _files(call.options).remove(use, who) == 0:
+    who, (files, problem) = who_is(call.options.key), _written_files(call.options)
+    if files.remove(use, who) == 0:
         raise UsageError(f"{who} is not trusted for {_WHAT[use]}", remedy="kakeya-runner trust list")
     text = f"{who} is no longer trusted for {_WHAT[use]}; its running requests end within a second"
-    return Answer(lines=[Talk("note", text)])
+    return Answer(lines=[Talk("note", line) for line in (text, *problem)])
 
 
 def show_list(call: HostCall[StatusOptions]) -> Answer:
@@ -117,9 +125,9 @@ def show_list(call: HostCall[StatusOptions]) -> Answer:
 
 def revoke(call: HostCall[RevokeOptions]) -> Answer:
     """Refuse a principal or a key from now on, and end what runs for it."""
-    who = who_is(call.options.who)
-    is_listed = any(who in {*entry.principals, entry.fingerprint} for entry in _files(call.options).listed())
-    done = _files(call.options).revoke(who)
+    who, (files, problem) = who_is(call.options.who), _written_files(call.options)
+    is_listed = any(who in {*entry.principals, entry.fingerprint} for entry in files.listed())
+    done = files.revoke(who)
     also = f", and with it {', '.join(done.keys)}" if done.keys else ""
     ends = "its running requests end within a second, its results stay as they are"
     texts = [f"{who} is revoked{also} ({done.path}); {ends}"]
@@ -131,8 +139,44 @@ def revoke(call: HostCall[RevokeOptions]) -> Answer:
     for key in done.authorities:
         text = f"certificate authority {key} stays trusted: others' certificates hang on it; kakeya-runner revoke {key}"
         texts.append(text)
-    return Answer(lines=[Talk("note", text) for text in texts])
+    return Answer(lines=[Talk("note", text) for text in (*texts, *problem)])
 
 
 def _files(options: PlaceOptions) -> TrustFiles:
     return TrustFiles(policy_or_none(options), policy_path(options).absolute().parent)
+
+
+def _written_files(options: PlaceOptions) -> tuple[TrustFiles, tuple[str, ...]]:
+    """Return the lists that an owner's no goes to: it is heard also where the policy cannot be used, and that is said.
+
+    Raises:
+        UsageError: no runner has its policy or a list there, or the policy is another user's, whose runner relies on no
+            list of ours.
+    """
+    path = policy_path(options).absolute()
+    if not any(_is_there(place) for place in (path, *map(path.with_name, TRUST_FILES))):
+        raise UsageError(
+            f"no runner has its policy in {path.parent}: nobody would hear it",
+            remedy="give the runner's own --policy FILE; for a whole bus: kakeya-runner trust revoke NAME --bus ROUTE",
+        )
+    try:
+        return _files(options), ()
+    except UsageError as error:
+        owner = path.lstat().st_uid
+        if owner not in {0, os.geteuid()}:
+            raise UsageError(error.message, remedy=f"type the same as the policy's user, uid {owner}") from error
+        again = "its lists were read as far as can be: once kakeya-runner policy check is content, type this again"
+        return TrustFiles(written_lists(path), path.parent), (f"{error.message}; {again}",)
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether there is anything of this path; in a folder that is closed to us nobody can tell.
+
+    Raises:
+        OSError: it is closed.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True

@@ -25,7 +25,7 @@ from bridge.presets.workloads.trial import Candidate, NotTriedError, try_preset,
 from bridge.runner.policy.check import networks
 from bridge.runner.policy.file import WORKLOADS_FILE, builtin_policy, load_policy
 from bridge.runner.policy.model import Policy
-from bridge.runner.policy.workloads import allowed, checked, write_list
+from bridge.runner.policy.workloads import allowed, change_list, checked, write_list
 from bridge.runner.state.folder import StateFolder
 from bridge.system.process import run
 
@@ -251,8 +251,8 @@ def allow(call: HostCall[WorkloadOptions]) -> Answer:
     """
     shelf = _shelf(call.options)
     folder = find_folder(call.options.folder, shelf.listing)
-    offers, before = shelf.presets_of(folder), allowed(shelf.listing)
-    write_list(shelf.listing, (*before, *(() if folder in before else (folder,))))
+    offers = shelf.presets_of(folder)
+    change_list(shelf.listing, lambda folders: dict.fromkeys((*folders, folder)))
     is_there = shelf.policy.exists()
     served = f"with the policy {shelf.policy.absolute()}" if is_there else "this machine's own bus (--bus embedded)"
     texts = [one_line(finding) for finding in networks(shelf.rules, offers.values())]
@@ -272,7 +272,7 @@ def remove(call: HostCall[WorkloadOptions]) -> Answer:
     if folder not in before:
         names = ", ".join(other.name for other in before) or "none"
         raise UsageError(f"{folder} is not allowed here; allowed: {names}", remedy="kakeya-runner workload list")
-    write_list(listing, (other for other in before if other != folder))
+    change_list(listing, lambda folders: [other for other in folders if other != folder])
     return Answer(lines=[Talk("note", f"{folder} is no longer offered; its files stay as they are")])
 
 

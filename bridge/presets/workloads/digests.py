@@ -1,7 +1,8 @@
 """Digest programs, environments and inputs of a workload by what is in their files, and remember files by their facts.
 
 A file is read again when inode, size or times differ. What a compiler left beside a source is not digested: runs are
-started so that nothing reads it.
+started so that nothing reads it. Nor is what file managers and editors leave, which comes and goes as a folder is
+looked at: it is no part of a program.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ FILES_MAX_COUNT: Final = 100_000
 _READ_BYTES: Final = 1 << 20
 _COMPILED: Final = "__pycache__"
 _VENV: Final = "pyvenv.cfg"
+_BY_TOOLS: Final = re.compile(r"\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\..*\.sw[a-p]|\.#.*|#.*#")
+"""Files of Finder, of macOS on other file systems, of Windows' Explorer, and of Vim and Emacs while they edit."""
 _MAPPING: Final = re.compile(r"^MAPPING\b[^=]*= (\{.*\})$", re.MULTILINE)
 """Where a finder of setuptools says what lies where."""
 _KNOWN: dict[tuple[str, int, int, int, int, int], str] = {}
@@ -99,11 +102,17 @@ def _is_imported(path: Path) -> bool:
     return not path.name.startswith(".") and (path.suffix == ".py" or (path / "__init__.py").is_file())
 
 
+def is_by_tools(name: str) -> bool:
+    """Return whether a file has a name by which file managers and editors leave theirs in any folder."""
+    return _BY_TOOLS.fullmatch(name) is not None
+
+
 def files_of(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder in order; compiled Python and virtual environments below it are left out."""
+    """Yield the files of a folder in order, without compiled Python, virtual environments and what tools leave."""
     for top, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != _COMPILED and not Path(top, name, _VENV).is_file())
-        yield from (path for name in sorted(names) if stat.S_ISREG((path := Path(top, name)).stat().st_mode))
+        paths = (Path(top, name) for name in sorted(names) if not is_by_tools(name))
+        yield from (path for path in paths if stat.S_ISREG(path.stat().st_mode))
 
 
 def file_digest(path: Path) -> str:

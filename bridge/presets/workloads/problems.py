@@ -95,7 +95,7 @@ def _folder_problems(folder: Path) -> Iterator[Check]:
     environments = {config.parent for config in folder.glob("*/pyvenv.cfg")}
     for top, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if Path(top, name) not in environments and name != "__pycache__"]
-        for name in (*folders, *names):
+        for name in (*folders, *(name for name in names if not digests.is_by_tools(name))):
             path = Path(top, name)
             yield from _entry(folder, path)
             total += path.lstat().st_size
@@ -245,6 +245,9 @@ def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Mi
         elif not path.is_file():
             near = difflib.get_close_matches(word, [entry.name for entry in folder.iterdir()], n=1)
             yield where, f"program {word!r} is not there", f"did you mean {near[0]}?" if near else f"put it in {folder}"
+        elif digests.is_by_tools(path.name):
+            problem = f"program {word!r} has a name of what file managers and editors leave: no digest covers it"
+            yield where, problem, "give it another name"
         elif not runs and not os.access(path, os.X_OK):
             yield where, f"program {word!r} may not be executed", f"chmod +x {shlex.quote(str(path))}"
         elif runs and not word.endswith(".py") and not os.access(runs[0], os.X_OK):
@@ -254,6 +257,11 @@ def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Mi
             if re.fullmatch(r"[^{}$]*", token) is None and re.fullmatch(r"\{[a-z0-9][a-z0-9._-]*\}", token) is None:
                 problem = f"{token!r} mixes text and a placeholder"
                 yield where, problem, 'write two words: "--lr", "{lr}"'
+    yield from _inputs(folder, file)
+
+
+def _inputs(folder: Path, file: WorkloadFile) -> Iterator[Mistake]:
+    """Yield inputs that are not there, or not the pinned ones."""
     for name, pinned in file.inputs.items():
         path = folder / pinned.path
         if not path.is_file():

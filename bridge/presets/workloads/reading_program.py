@@ -37,6 +37,7 @@ OUTPUT_MAX_BYTES = 8 << 20  # of stdout that numbers are looked for in: the last
 _FAILED = 1
 _HELD_S = 2.0  # after a program's end; then its log says what is waited for
 _LEFT_OUT = ("__pycache__", "workload.toml")
+_BY_TOOLS = re.compile(r"Thumbs\.db|desktop\.ini|#.*#")  # beside the hidden ones: files that no digest has
 _BROUGHT = "brought"  # made beside the folder once all files are in it
 _TICK_S = 0.02  # file systems stamp by the ticks of a clock
 _MISSING = object()
@@ -83,6 +84,8 @@ def bring_files(folder: Path, work: Path) -> None:
     work.mkdir()
     for path in sorted(folder.iterdir()):
         if path.name in _LEFT_OUT or path.name.startswith("."):
+            continue
+        if _BY_TOOLS.fullmatch(path.name) and not path.is_dir():
             continue
         if path.is_dir() and not (path / "pyvenv.cfg").exists():
             bring_files(path, work / path.name)

@@ -18,6 +18,7 @@ from typing import Final
 from bridge.errors import UsageError
 from bridge.limits import REPORTS_MAX_COUNT
 from bridge.presets.installed import registry
+from bridge.presets.workloads import digests
 from bridge.presets.workloads.folder import FILE, PLACEHOLDERS, SEED, read_folder, shebang
 from bridge.presets.workloads.options import Option, options_of
 from bridge.presets.workloads.trial import PATH, Candidate, NotTriedError, Trial, try_preset
@@ -200,7 +201,7 @@ def _copy(folder: Path, sources: Sequence[Path]) -> list[Path]:
     copies = [folder / source.name for source in sources]
     for source, copy in zip(sources, copies, strict=True):
         if source.is_dir():
-            shutil.copytree(source, copy)
+            shutil.copytree(source, copy, ignore=lambda _folder, names: set(filter(digests.is_by_tools, names)))
             continue
         shutil.copyfile(source, copy)
         runs = copy.suffix != ".py" and os.access(source, os.X_OK)

@@ -20,6 +20,7 @@ from bridge.records.request import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import CancelRequest
 from bridge.runner.authorisation.names import counts_as
+from bridge.runner.authorisation.trust_files import keys_of
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.rights import file_problems
 from bridge.runner.policy.trust import SignerSource
@@ -189,9 +190,9 @@ class Signers:
         """Return who is trusted no more.
 
         Raises:
-            PolicyRefusedError: the list is unreadable: then nobody is trusted.
+            PolicyRefusedError: the list is unreadable, or its folder is not there: then nobody is trusted.
         """
-        data = b"" if self._policy.revoked is None else _read(Path(self._policy.revoked))
+        data = b"" if self._policy.revoked is None else _read(Path(self._policy.revoked), in_folder=True)
         if data.startswith(_KRL):
             return Revocations(krl=data)
         fingerprints: set[str] = set()
@@ -249,10 +250,14 @@ class Signers:
         return found
 
     def _revoked(self) -> dict[str, float]:
-        """Return when a key or a name was revoked, by this host or by the bus's owner."""
+        """Return when a key or a name was revoked, by this host or by the bus's owner.
+
+        A name that this host revoked takes along the keys that the root lists for it, under whatever other name.
+        """
         root, gone = self._root(), self.revocations()
-        revoked = dict.fromkeys((*gone.fingerprints, *gone.principals), float("-inf"))
-        return revoked | ({} if root is None else dict(root.content.revoked or {}))
+        keys = () if root is None else keys_of(root.content.signers, gone.principals)
+        revoked = dict.fromkeys((*gone.fingerprints, *gone.principals, *keys), float("-inf"))
+        return ({} if root is None else dict(root.content.revoked or {})) | revoked
 
     def _lists(self, source: SignerSource, namespace: str) -> list[tuple[bytes, bool]]:
         """Return the lists that say whose a key is, each with whether it is the host's own."""
@@ -300,13 +305,18 @@ def _listed(source: SignerSource, namespace: str) -> bytes:
     return "".join(f"{entry.line(namespace)}\n" for entry in source).encode()
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, *, in_folder: bool = False) -> bytes:
     """Return the content of a file only its owner can change, nothing when there is none.
 
+    Args:
+        path: the file.
+        in_folder: whether its folder has to be there: on a disk that is not mounted there may be such a file.
+
     Raises:
-        PolicyRefusedError: others could have written it, or it is too large.
+        PolicyRefusedError: others could have written it, it is too large, or its folder is not there.
     """
-    if not path.exists() and not path.is_symlink():
+    is_there = path.exists() or path.is_symlink()
+    if not is_there and (path.parent.is_dir() or not in_folder):
         return b""
     problems = file_problems(path, private=False)
     if problems or path.stat().st_size > LIST_MAX_BYTES:

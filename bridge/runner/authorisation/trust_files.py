@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,9 +16,8 @@ from typing import Final, Literal
 from bridge.errors import UsageError
 from bridge.records.request import FINGERPRINT_PATTERN, PRINCIPAL_PATTERN
 from bridge.request import UNSIGNED
-from bridge.runner.policy.model import Policy
-from bridge.runner.policy.trust import SignerEntry
-from bridge.system.durable import write_atomically
+from bridge.runner.policy.trust import SignerEntry, TrustPolicy
+from bridge.system.durable import folder_in_turn, write_atomically
 from bridge.trust.ssh_signatures import COMMIT_NAMESPACE, NAMESPACE, fingerprint_of
 
 Use = Literal["request", "code"]
@@ -64,14 +64,14 @@ class Revoked:
 
 
 class TrustFiles:
-    """The lists a policy names, or those beside it.
+    """The lists a policy names, or those beside it; one command at a time changes them, so that none loses another's.
 
     Args:
         policy: the policy, None when there is none yet.
         folder: where lists lie that the policy does not name.
     """
 
-    def __init__(self, policy: Policy | None, folder: Path) -> None:
+    def __init__(self, policy: TrustPolicy | None, folder: Path) -> None:
         self._policy, self._folder = policy, folder
 
     def add(self, use: Use, entry: SignerEntry) -> Path:
@@ -81,22 +81,23 @@ class TrustFiles:
             UsageError: the policy lists its keys itself.
         """
         fingerprint = fingerprint_of(entry.key)
-        path = self._path(use)
-        kept = [line for line in _lines(path) if _fingerprint(line) != fingerprint]
-        _write(path, [*kept, entry.line(NAMESPACES[use])])
-        revoked = self._revoked()
-        if revoked.exists():
-            gone = {fingerprint, *entry.principals}
-            _write(revoked, [line for line in _lines(revoked) if _revoked_name(line) not in gone])
+        path, revoked = self._path(use), self._revoked()
+        with folder_in_turn(revoked.parent):
+            kept = [line for line in _lines(path) if _fingerprint(line) != fingerprint]
+            _write(path, [*kept, entry.line(NAMESPACES[use])])
+            if revoked.exists():
+                gone = {fingerprint, *entry.principals}
+                _write(revoked, [line for line in _lines(revoked) if _revoked_name(line) not in gone])
         return path
 
     def remove(self, use: Use, who: str) -> int:
         """Trust a key or a principal no more; return how many lines went."""
         path = self._path(use)
-        lines = _lines(path)
-        kept = [line for line in lines if (found := _parsed(use, line)) is None or not found.matches(who)]
-        if len(kept) != len(lines):
-            _write(path, kept)
+        with folder_in_turn(self._revoked().parent):
+            lines = _lines(path)
+            kept = [line for line in lines if (found := _parsed(use, line)) is None or not found.matches(who)]
+            if len(kept) != len(lines):
+                _write(path, kept)
         return len(lines) - len(kept)
 
     def revoke(self, who: str) -> Revoked:
@@ -107,16 +108,17 @@ class TrustFiles:
         Raises:
             UsageError: the list is an OpenSSH revocation list, which ssh-keygen writes.
         """
-        listed = [one for one in self.listed() if one.use != "revoked"]
-        keys = tuple(sorted({one.fingerprint for one in listed if one.lets(who) and not one.is_authority}))
-        others = {name for one in listed if one.fingerprint in {*keys, who} for name in one.principals} - {who}
-        left = tuple(sorted({one.fingerprint for one in listed if one.lets(who) and one.is_authority}))
         path = self._revoked()
-        lines = _lines(path)
-        known = {_revoked_name(line) for line in lines}
-        added = [name for name in dict.fromkeys((who, *keys)) if name not in known]
-        if added:
-            _write(path, [*lines, *added])
+        with folder_in_turn(path.parent):
+            listed = [line for line in self.listed() if line.use != "revoked"]
+            keys = tuple(sorted({line.fingerprint for line in listed if line.lets(who) and not line.is_authority}))
+            others = {name for line in listed if line.fingerprint in {*keys, who} for name in line.principals} - {who}
+            left = tuple(sorted({line.fingerprint for line in listed if line.lets(who) and line.is_authority}))
+            lines = _lines(path)
+            known = {_revoked_name(line) for line in lines}
+            added = [name for name in dict.fromkeys((who, *keys)) if name not in known]
+            if added:
+                _write(path, [*lines, *added])
         return Revoked(path, keys, tuple(sorted(others)), left)
 
     def listed(self) -> list[Listed]:
@@ -148,6 +150,14 @@ class TrustFiles:
         return self._folder / "revoked" if named is None else Path(named)
 
 
+def keys_of(lines: Iterable[str], names: Collection[str]) -> Iterator[str]:
+    """Yield the fingerprints of the keys that lines of a list have for any of some names; an authority is nobody's."""
+    for text in lines if names else ():
+        line = _parsed("request", text)
+        if line is not None and not line.is_authority and any(map(line.lets, names)):
+            yield line.fingerprint
+
+
 def read_key(words: list[str]) -> tuple[str, str]:
     """Return (public key ``TYPE BASE64``, comment) of a file's path or of the key's own text.
 
@@ -156,7 +166,7 @@ def read_key(words: list[str]) -> tuple[str, str]:
     """
     text = " ".join(words)
     path = Path(text).expanduser()
-    if len(words) == 1 and path.is_file():
+    if len(words) == 1 and _is_file(path):
         public = path if path.suffix == ".pub" else path.with_name(f"{path.name}.pub")
         if not public.is_file():
             remedy = f"ssh-keygen -y -f {shlex.quote(str(path))} > {shlex.quote(str(public))}"
@@ -176,9 +186,14 @@ def who_is(words: list[str]) -> str:
     text = " ".join(words)
     if re.fullmatch(FINGERPRINT_PATTERN, text):
         return text
-    if len(words) == 1 and not Path(text).expanduser().is_file() and re.fullmatch(PRINCIPAL_PATTERN, text):
+    if len(words) == 1 and re.fullmatch(PRINCIPAL_PATTERN, text) and not _is_file(Path(text).expanduser()):
         return text
     return fingerprint_of(read_key(words)[0])
+
+
+def is_pin(words: list[str]) -> bool:
+    """Return whether a command line names a runner's key as it is pinned, ``NAME=KEY``, and no file."""
+    return len(words) == 1 and re.fullmatch(r"[^\s=]+=\S+", words[0]) is not None and not _is_file(Path(words[0]))
 
 
 def check_principal(name: str) -> str:
@@ -192,6 +207,14 @@ def check_principal(name: str) -> str:
             f"got principal {name[:80]!r}; expected a name such as agent@example.org", remedy="give --principal NAME"
         )
     return name
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether there is a file of this path; the text of a key may be longer than any is."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _is_meant(who: str, pattern: str) -> bool:

@@ -140,7 +140,7 @@ class BusMove:
             if place not in {"", self._told}:
                 raise UsageError(
                     f"the bus of {old.route} {word} {place}; got {self._told}",
-                    remedy=f"kakeya-runner bus move {place} goes on with that"
+                    remedy=f"kakeya-runner bus move {shlex.quote(place)} goes on with that"
                     + ("; to stay: kakeya-runner bus move --stay" if record.moving_to else ""),
                 )
         there, owned = new.refs(), new.owned()

@@ -44,7 +44,7 @@ from bridge.runner.maintenance.place_checks import (
     why_no_sandbox,
 )
 from bridge.runner.maintenance.queue_checks import check_queue
-from bridge.runner.maintenance.setup_checks import RECEIPT, check
+from bridge.runner.maintenance.setup_checks import BY_ROOT, RECEIPT, check
 from bridge.runner.maintenance.site_checks import check_site
 from bridge.runner.maintenance.ssh_checks import check_ssh
 from bridge.runner.policy.allow_lists import host_paths
@@ -123,7 +123,7 @@ def _as_set_up(receipt: Path) -> Iterator[Check]:
         return
     yield from checked.problems
     if checked.hidden:
-        yield Check("set-up", "warn", f"this user cannot read: {', '.join(checked.hidden)}", "run doctor as root")
+        yield Check("set-up", "warn", f"this user cannot read: {', '.join(checked.hidden)}", BY_ROOT)
     if not checked.problems:
         yield Check("set-up", "ok", f"as it was made: {checked.count} things looked at")
 

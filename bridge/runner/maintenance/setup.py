@@ -16,7 +16,9 @@ from importlib import resources
 from pathlib import Path
 
 from bridge.diagnostics import Check
+from bridge.errors import UsageError
 from bridge.runner.policy.check import problems
+from bridge.runner.policy.file import load_policy
 from bridge.runner.state.folder import StateFolder
 from bridge.system.durable import write_atomically
 
@@ -134,6 +136,27 @@ def _policy(options: SetupOptions) -> Iterator[SetupStep]:
     for problem in problems(path):
         if problem.remedy != f"chmod 600 {shlex.quote(str(path))}":
             yield SetupStep(f"the policy: {problem.name}", problem=problem)
+    for lack in _lacking_in_policy(options):
+        yield SetupStep(f"the policy: {lack.name}", problem=lack)
+
+
+def _lacking_in_policy(options: SetupOptions) -> Iterator[Check]:
+    """Yield what is wanted and what a policy that was there, and stays as it is, does not say."""
+    try:
+        policy = load_policy(options.policy_path)
+    except UsageError:
+        return  # why, `problems` says
+    pairs = {
+        "labels": (options.labels, policy.labels),
+        "model_roots": (options.model_roots, policy.model_roots),
+        "interpreter": (options.interpreter, policy.interpreter),
+        "[executor] engine": (options.engine, policy.executor.engine),
+        "[identity] committer": (options.commit_as, policy.identity.committer),
+    }
+    for key, (wish, value) in pairs.items():
+        if wish and wish != value:
+            line = f"{key} = {json.dumps(wish)}"
+            yield Check(key, "warn", "the policy was there, stays as it is and says otherwise", f"write there: {line}")
 
 
 def _complete(state: StateFolder) -> bool:
@@ -168,7 +191,7 @@ def unit(argv: Sequence[str], platform: str = sys.platform) -> tuple[Path, str]:
             "Label": "kakeya-runner",
             "ProgramArguments": ["/usr/bin/caffeinate", "-i", *argv],
             "RunAtLoad": True,
-            "KeepAlive": True,
+            "KeepAlive": {"SuccessfulExit": False},  # drain and stop end it in 0, and for good
             "AbandonProcessGroup": True,  # a run that goes on is not the runner's to take along
         }
         return Path.home() / "Library/LaunchAgents/kakeya-runner.plist", plistlib.dumps(value).decode()
@@ -186,17 +209,20 @@ def _unit_word(word: str) -> str:
     return '"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%"))
 
 
-def service_commands(options: SetupOptions, platform: str = sys.platform) -> tuple[str, ...]:
-    """Return what the owner types next: try, serve now, serve for good."""
+def service_commands(options: SetupOptions, mine: Sequence[str], platform: str = sys.platform) -> tuple[str, ...]:
+    """Return what the owner types next: serve now, serve for good.
+
+    Args:
+        options: what was set up.
+        mine: the command that prints the unit.
+        platform: whose service manager is meant.
+    """
     argv = shlex.join(serve_argv(options))
     path, _ = unit(serve_argv(options), platform)
-    mine = shlex.join(
-        ["kakeya-runner", "setup", "--unit", "--policy", str(options.policy_path), "--state", str(options.state.root)]
-    )
     start = (
         f"launchctl bootstrap gui/{os.getuid()} {shlex.quote(str(path))}"
         if platform == "darwin"
         else "systemctl --user enable --now kakeya-runner && loginctl enable-linger"
     )
     folder, file = shlex.quote(str(path.parent)), shlex.quote(str(path))
-    return (argv, f"mkdir -p {folder} && {mine} > {file} && {start}")
+    return (argv, f"mkdir -p {folder} && {shlex.join(mine)} > {file} && {start}")

@@ -22,6 +22,7 @@ from bridge.system import process
 
 RECEIPT: Final = "setup.tsv"
 AGAIN: Final = "run the set-up script of runner-setup again, with the options it was set up with"
+BY_ROOT: Final = "as root: the set-up script of runner-setup with --check, and the options it was set up with"
 TIMEOUT_S: Final = 30.0
 FILE_MAX_BYTES: Final = 1 << 20
 
@@ -82,15 +83,24 @@ def _file(name: str, path: str, mode: str, digest: str) -> Iterator[Check]:
 
 
 def _private(name: str, path: str, mode: str, user: str) -> Iterator[Check]:
-    """Check the mode of a file whose content is the owner's to change."""
-    del user
+    """Check the mode of a file whose content is its user's; a policy may be root's, for its user to read."""
     where = Path(path)
     if not where.is_file():
         yield Check(name, "fail", f"{path} is missing", AGAIN)
-    elif _mode(where) != mode:
+    elif _mode(where) != mode and not (name == "policy" and _is_roots_for(user, where)):
         yield Check(
             name, "fail", f"{path} is readable by others (mode {_mode(where)})", f"chmod {mode} {shlex.quote(path)}"
         )
+
+
+def _is_roots_for(user: str, path: Path) -> bool:
+    """Return whether a file is root's to change, and of all others only a user's group may read it."""
+    facts = path.stat()
+    try:
+        groups = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
+    except KeyError:
+        return False
+    return facts.st_uid == 0 and _mode(path) == "640" and facts.st_gid in groups
 
 
 def _line(name: str, path: str, digest: str) -> Iterator[Check]:

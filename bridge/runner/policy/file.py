@@ -22,6 +22,7 @@ from bridge.runner.policy.allow_lists import refuse_exposed_lists
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.name_files import FOLDER, name_file, read_name_files
 from bridge.runner.policy.rights import file_problems
+from bridge.runner.policy.trust import TrustPolicy
 from bridge.runner.policy.workloads import offered
 
 # Trusted keys lie beside the policy unless it says otherwise; `kakeya-runner trust` and `revoke` write them.
@@ -34,7 +35,7 @@ ADDED_MODELS = "kakeya-models"
 # Of its own machine's owner the embedded runner takes these over; a served bus takes nothing from its environment.
 EMBEDDED_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-_NAME_LINE = re.compile(r"""^\s*name\s*=\s*["']([^"'\n]*)["']""", re.MULTILINE)
+_TEXT_LINE = re.compile(r"""^\s*(\w+)\s*=\s*["']([^"'\n]*)["']""", re.MULTILINE)
 _TABLE_LINE = re.compile(r"^\s*\[[^\n]*\]\s*(?:#|$)", re.MULTILINE)
 
 _EMBEDDED_NAMES = {
@@ -91,16 +92,44 @@ def load_policy(path: Path) -> Policy:
 
 def written_name(path: Path) -> str | None:
     """Return the name that a policy file gives its runner, also a file that is no policy; None where it gives none."""
+    name = _written(path).get("name")
+    return name if isinstance(name, str) and re.fullmatch(NAME_PATTERN, name) else None
+
+
+def written_lists(path: Path) -> TrustPolicy:
+    """Return what a policy file says of its lists of keys, also a file that is no policy.
+
+    What makes no sense is left out; of a file that is no TOML, so are the keys that it lists itself.
+    """
+    written = _written(path)
+    given: dict[str, object] = {}
+    for name in TRUST_FILES:
+        value = written.get(name)
+        given[name] = [entry for entry in value if _fits(name, [entry])] if isinstance(value, list) else value
+    fitting = {name: value for name, value in given.items() if _fits(name, value)}
+    return TrustPolicy.model_validate_json(json.dumps(fitting, default=str))
+
+
+def _fits(name: str, value: object) -> bool:
+    """Return whether a key of a policy may have a value."""
+    try:
+        TrustPolicy.model_validate_json(json.dumps({name: value}, default=str))
+    except pydantic.ValidationError:
+        return False
+    return True
+
+
+def _written(path: Path) -> Mapping[str, object]:
+    """Return the values of a policy file by key; of one that is no TOML the texts above its first table."""
     try:
         text = path.read_bytes().decode("utf-8-sig", "replace")
     except OSError:
-        return None
+        return {}
     try:
-        name = tomllib.loads(text).get("name")
-    except tomllib.TOMLDecodeError:
-        match = _NAME_LINE.search(_TABLE_LINE.split(text, maxsplit=1)[0])
-        name = None if match is None else match[1]
-    return name if isinstance(name, str) and re.fullmatch(NAME_PATTERN, name) else None
+        return tomllib.loads(text)
+    except ValueError:
+        lines = _TEXT_LINE.findall(_TABLE_LINE.split(text, maxsplit=1)[0])
+        return dict(reversed(lines))  # of two lines the first counts
 
 
 def own_presets(policy: Policy) -> dict[str, Preset]:

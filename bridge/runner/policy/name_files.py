@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import tomllib
@@ -34,11 +35,10 @@ def read_name_files(policy_path: Path) -> dict[str, FiledRules]:
     """Return the rules of each name that has a file of its own.
 
     Raises:
-        UsageError: others may change one, or it says something that no rules are.
+        UsageError: others may change one, it says something that no rules are, or their folder cannot be looked into.
     """
-    folder = policy_path.absolute().parent / FOLDER
     rules: dict[str, FiledRules] = {}
-    for path in sorted(folder.glob(f"*{_SUFFIX}")) if folder.is_dir() else ():
+    for path in _files(policy_path):
         name = path.name.removesuffix(_SUFFIX)
         if problems := file_problems(path):
             raise UsageError(f"rules of a name {path}: {problems[0]}", remedy=f"chmod 600 {shlex.quote(str(path))}")
@@ -68,8 +68,26 @@ def write_name_file(policy_path: Path, name: str, rules: NameRules) -> Path:
 
 
 def stamp_of(policy_path: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """Return what changes when a rules file is written, added or taken away."""
-    folder = policy_path.absolute().parent / FOLDER
-    files = sorted(folder.glob(f"*{_SUFFIX}")) if folder.is_dir() else []
-    facts = [(path.name, path.lstat()) for path in files]
+    """Return what changes when a rules file is written, added or taken away.
+
+    Raises:
+        UsageError: their folder cannot be looked into.
+    """
+    facts = [(path.name, path.lstat()) for path in _files(policy_path)]
     return tuple((name, fact.st_size, fact.st_mtime_ns, fact.st_ctime_ns) for name, fact in facts)
+
+
+def _files(policy_path: Path) -> list[Path]:
+    """Return the files of rules; without rules a name may more, so one that cannot be seen is no reason for none.
+
+    Raises:
+        UsageError: their folder cannot be looked into.
+    """
+    folder = policy_path.absolute().parent / FOLDER
+    if not os.path.lexists(folder):
+        return []
+    try:
+        return sorted(path for path in folder.iterdir() if path.name.endswith(_SUFFIX))
+    except OSError as error:
+        remedy = f"chmod 700 {shlex.quote(str(folder))}, as the runner's own folder; or move it away"
+        raise UsageError(f"rules of names {folder}: {error.strerror}", remedy=remedy) from error

@@ -6,14 +6,14 @@ The list has one absolute folder a line. Only `kakeya-runner workload` writes it
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bridge.errors import UsageError
 from bridge.presets.model import Preset
 from bridge.presets.workloads import WorkloadError, WorkloadFolder, problems, read_folder
 from bridge.runner.policy.rights import file_problems
-from bridge.system.durable import write_atomically
+from bridge.system.durable import folder_in_turn, write_atomically
 
 
 def allowed(listing: Path) -> tuple[Path, ...]:
@@ -44,6 +44,16 @@ def write_list(listing: Path, folders: Iterable[Path]) -> None:
     """Write the list, readable and writable by its owner."""
     listing.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(listing, "".join(f"{folder}\n" for folder in folders).encode())
+
+
+def change_list(listing: Path, change: Callable[[tuple[Path, ...]], Iterable[Path]]) -> None:
+    """Write what becomes of the list; one command at a time changes it, so that none loses another's.
+
+    Raises:
+        UsageError: others may change the list, or a line is no absolute path.
+    """
+    with folder_in_turn(listing.parent):
+        write_list(listing, change(allowed(listing)))
 
 
 def checked(folder: Path, interpreter: str, others: Iterable[str] = ()) -> WorkloadFolder:

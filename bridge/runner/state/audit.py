@@ -20,6 +20,7 @@ from typing import Any, Final
 from bridge.errors import UsageError
 from bridge.runner.state.log import RunLog
 from bridge.system.clock import rfc3339
+from bridge.system.durable import append_whole
 
 JOURNAL_SOCKET: Final = Path("/run/systemd/journal/socket")
 SYSLOG_SOCKET: Final = Path("/dev/log")
@@ -103,7 +104,7 @@ class _FileAudit(_AuditHandler):
 
     def write(self, text: str, event: str) -> None:
         del event
-        os.write(self._descriptor, f"{text}\n".encode())
+        append_whole(self._descriptor, f"{text}\n".encode(), durable=False)
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -26,6 +26,7 @@ from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 
 ZERO: Final = "0" * 64
 _DAY: Final = dt.timedelta(days=1)
+_AHEAD_MOST: Final = dt.timedelta(hours=1)  # a clock that was set back by less still counts what it dated before
 _PRUNE_EVERY: Final = 10  # events are dropped when there are a tenth more than are kept
 _ROWS: Final = "SELECT seq, previous, run, event, object, time, detail, digest FROM journal ORDER BY seq"
 _Row = tuple[int, str, str, str, str | None, str, str, str]
@@ -143,17 +144,21 @@ class Journal:
     def claims_since(self, moment: dt.datetime, principal: str = "unsigned") -> int:
         """Return how many requests of a principal were claimed after a moment within the last day."""
         with self._database.read():
-            return sum(1 for time, name in self._claimed if time > moment and name == principal)
+            return sum(1 for _, name in self._claimed_since(moment) if name == principal)
 
     def claimants_since(self, moment: dt.datetime) -> dict[str, tuple[int, dt.datetime]]:
         """Return for each name that was claimed for after a moment how often, and when first; the newest name last."""
         claimants: dict[str, tuple[int, dt.datetime]] = {}
         with self._database.read():
-            for time, name in self._claimed:
-                if time > moment:
-                    count, first = claimants.pop(name, (0, time))
-                    claimants[name] = (count + 1, first)
+            for time, name in self._claimed_since(moment):
+                count, first = claimants.pop(name, (0, time))
+                claimants[name] = (count + 1, first)
         return claimants
+
+    def _claimed_since(self, moment: dt.datetime) -> Iterator[tuple[dt.datetime, str]]:
+        """Yield time and name of each claim after a moment, but for those that a clock far ahead of this one dated."""
+        latest = self._clock.now() + _AHEAD_MOST
+        return ((time, name) for time, name in self._claimed if moment < time <= latest)
 
     def _prune(self, rows: sqlite3.Connection) -> int:
         """Drop the oldest events of runs that have ended where there are too many; return the first that is kept."""
@@ -175,7 +180,7 @@ class Journal:
         if line.event == "claimed":
             time = parse_rfc3339(line.time)
             self._claimed.append((time, str(line.detail.get("principal", "unsigned"))))
-            while self._claimed and time - self._claimed[0][0] > _DAY:
+            while self._claimed and abs(time - self._claimed[0][0]) > _DAY:
                 self._claimed.popleft()
 
 

@@ -186,13 +186,22 @@ def test_the_service_runs_exactly_the_command_that_is_shown(platform, tmp_path):
     _path, text = unit(argv, platform)
 
     assert argv[:2] == [sys.executable, "-I"]
-    assert shlex.split(service_commands(wish, platform)[0]) == argv
+    assert shlex.split(service_commands(wish, ["kakeya-runner", "setup", "--unit"], platform)[0]) == argv
     if platform == "darwin":
         assert plistlib.loads(text.encode())["ProgramArguments"][2:] == argv
     else:
         line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
         assert "${HOME}" not in line.replace("$$", "")
         assert [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(line.partition("=")[2])] == argv
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_a_service_of_ones_own_that_was_drained_or_stopped_stays_ended(platform, tmp_path):
+    _path, text = unit(["kakeya-runner", "serve"], platform)
+    if platform == "darwin":
+        assert plistlib.loads(text.encode())["KeepAlive"] == {"SuccessfulExit": False}
+    else:
+        assert "\nRestart=on-failure\n" in text
 
 
 def test_every_line_that_setup_prints_can_be_pasted_below_a_folder_with_spaces(machine):
@@ -210,6 +219,52 @@ def test_every_line_that_setup_prints_can_be_pasted_below_a_folder_with_spaces(m
     code, out, _err = machine(*shlex.split(printed["try it"])[1:], "--json")
     assert str(policy) in out
     assert code in {0, 1}
+
+
+def test_what_setup_is_told_and_a_policy_that_is_there_does_not_say_is_named(machine):
+    policy = machine.folder / "config" / "policy.toml"
+    assert machine("setup", "--name", "desk", "--label", "cpu")[0] == 0
+    text = policy.read_bytes()
+    code, out, err = machine("setup", "--label", "cpu")
+    assert (code, "stays as it is" in out) == (0, False), err
+    code, out, err = machine("setup", "--label", "quiet", "--commit-as", "Ann <ann@example.org>")
+    assert code == 0, err
+    shown = " ".join(out.split())
+    assert "labels: the policy was there, stays as it is and says otherwise" in shown
+    assert 'write there: labels = ["quiet"]' in shown
+    assert 'write there: [identity] committer = "Ann <ann@example.org>"' in shown
+    assert policy.read_bytes() == text
+
+
+def test_setup_makes_no_key_for_another_name_than_the_policy_has(machine):
+    assert machine("setup", "--name", "desk")[0] == 0
+    before = everything(machine.folder)
+    code, _out, err = machine("setup", "--name", "shelf")
+    assert (code, "is of runner desk, and --name says shelf" in err) == (2, True)
+    assert everything(machine.folder) == before
+
+
+@pytest.mark.parametrize("first", [None, "other.git"])
+def test_the_service_serves_the_bus_that_setup_was_given_where_the_policy_names_another_or_none(machine, first):
+    bus, before = machine.folder / "bus.git", () if first is None else ("--bus", str(machine.folder / first))
+    assert machine("setup", "--name", "desk", *before)[0] == 0
+    code, out, err = machine("setup", "--bus", str(bus), "--create-bus")
+    assert code == 0, err
+    printed = dict(line.split(": ", 1) for line in out.splitlines() if ": " in line)
+    words = shlex.split(printed["serve for good"].split(" && ")[1].partition(" > ")[0])
+    code, text, err = machine(words[1], *words[2:])
+    assert code == 0, err
+    assert f"{bus}#" in text
+    assert f"{bus}#" in printed["try it"]
+
+
+def test_the_service_leaves_it_to_the_policy_which_bus_it_serves_where_that_names_it(machine):
+    bus = str(machine.folder / "bus.git")
+    assert machine("setup", "--bus", bus, "--create-bus", "--name", "desk")[0] == 0
+    code, out, err = machine("setup", "--bus", bus)
+    assert code == 0, err
+    (line,) = [line for line in out.splitlines() if line.startswith("serve for good: ")]
+    assert "--bus" not in line
 
 
 def test_the_unit_alone_is_data_on_stdout(machine):

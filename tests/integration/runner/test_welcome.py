@@ -14,6 +14,7 @@ from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.name_files import FOLDER
 from bridge.runner.policy.policy_file import REST_S, PolicyFile
 from tests.fakes.ssh_keys import make_key
+from tests.support.waiting import until
 from tests.support.workload_folder import write_workload
 from tests.unit.bridge.runner.test_leases import HandClock
 
@@ -125,6 +126,24 @@ def test_a_revoked_person_is_not_let_in_again_by_the_same_line_before_the_comman
     assert host(*typed_remedy(err))[0] == 0
     code, _, err = host("welcome", f"{ADA} {key.public}", "--yes")
     assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("words", "end"),
+    [(("revoke",), "revoked"), (("trust", "revoke"), "revoked"), (("trust", "retire"), "retired")],
+    ids=["on this host", "on the bus", "retired on the bus"],
+)
+def test_who_says_of_a_key_that_it_was_ended(host, key, words, end):
+    assert host("welcome", f"{ADA} {key.public}", "--code", "--yes")[0] == 0
+    shown = host("who", ADA)[1]
+    assert shown.count(key.fingerprint) == 2
+    assert "are trusted code" in shown
+    assert end not in shown
+    assert host(*words, key.fingerprint)[0] == 0
+    until(lambda: host("who", ADA)[1].count(f", {end}\n") == 2, why="it is shown as good")  # to retire takes a second
+    code, shown, _ = host("who", ADA)
+    assert code == 0
+    assert "are trusted code" not in shown
 
 
 def test_a_preset_that_this_host_has_not_is_refused_with_its_own(host, key, tmp_path):

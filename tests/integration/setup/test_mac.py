@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import plistlib
 import re
 import subprocess
 import sys
@@ -47,6 +48,14 @@ def test_the_mac_dry_run_is_the_recorded_one(golden: str, tmp_path) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         (GOLDEN / golden).write_text(text)
     assert text == (GOLDEN / golden).read_text()
+
+
+def test_a_daemon_that_its_owner_drained_or_stopped_stays_ended() -> None:
+    """launchd.plist(5), SuccessfulExit: false starts it again unless it ended in 0, as `drain` and `stop` end it."""
+    shown = (GOLDEN / "mac-dry-run.txt").read_text().partition("org.kakeya.runner.plist")[2].splitlines()[1:]
+    text = "\n".join(line.partition("| ")[2] for line in shown if "|" in line).partition("</plist>")[0]
+    daemon = plistlib.loads(f"{text}</plist>".encode())
+    assert (daemon["KeepAlive"], daemon["RunAtLoad"]) == ({"SuccessfulExit": False}, True)
 
 
 def test_a_user_for_jobs_is_refused_with_the_reason() -> None:
@@ -126,6 +135,28 @@ def test_a_user_of_the_service_on_a_mac_is_a_role_account_with_a_free_number() -
     assert set(re.findall(r"^(?:RUN|ACTIONS)_USER=(.)", script, re.MULTILINE)) == {"_"}
 
 
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "fine"),
+    [
+        ("600", "kakeya-runner", "kakeya-runner", True),
+        ("640", "root", "kakeya-runner", True),
+        ("640", "root", "staff", False),
+        ("640", "kakeya-runner", "kakeya-runner", False),
+        ("600", "root", "kakeya-runner", False),
+    ],
+)
+def test_a_policy_that_its_owner_gave_to_root_and_shows_the_service_is_left_as_it_is(
+    tmp_path, mode, owner, group, fine
+) -> None:
+    """The runner takes both forms; set-up made the second into the first."""
+    (tmp_path / "policy.toml").touch()
+    users = f"stat_mode() {{ echo {mode}; }}; stat_owner() {{ echo {owner}; }}; stat_group() {{ echo {group}; }}"
+    words = f"OWN_PATHS=({tmp_path}); {users}; id() {{ echo kakeya-runner; }}; MODE=check"
+    done = ask_shell(f"{words}; ensure_policy {tmp_path}/policy.toml python kakeya-runner")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ok     policy" if fine else "WRONG  policy"), done.stdout
+
+
 LAUNCHD = """#!/bin/sh
 # Stands in for launchctl: notes its calls, and knows whether a daemon is loaded.
 echo "$@" >> "$(dirname "$0")/calls"
@@ -160,6 +191,23 @@ def test_a_daemon_whose_file_changed_is_loaded_anew_and_another_is_left_alone(tm
     ]
 
 
+@pytest.mark.parametrize(
+    ("settings", "answer"),
+    [
+        (" sleep 1\n autorestart          1\n", "ok     restarts after a power failure"),
+        (" autorestart          0\n", "WRONG  the Mac stays off after a power failure"),
+        (" sleep 1\n womp 1\n", "ok     this Mac has no setting for power failures"),
+        ("", "WRONG  the Mac stays off after a power failure"),
+    ],
+    ids=["on", "off", "a laptop", "unknown"],
+)
+def test_a_mac_without_a_setting_for_power_failures_passes_its_check(settings, answer) -> None:
+    """As doctor has it; the repair would change nothing there."""
+    words = f"{function_of_the_script('ensure_wakefulness')}pmset() {{ printf '{settings}'; }}; MODE=check"
+    done = ask_shell(f"{words}; ensure_wakefulness")
+    assert done.stdout.splitlines()[0] == answer, done.stderr
+
+
 @pytest.mark.parametrize("loaded", [True, False])
 def test_a_set_up_that_ended_before_its_daemon_was_loaded_is_taken_away_too(tmp_path, loaded) -> None:
     """As one does whose user did not come to the bus; launchctl fails where it is to unload what is not loaded."""
@@ -184,6 +232,36 @@ def test_a_set_up_that_ended_before_its_daemon_was_loaded_is_taken_away_too(tmp_
     calls = (tmp_path / "calls").read_text().splitlines()
     assert ("bootout system/org.kakeya.runner" in calls) is loaded
     assert "bootout system/org.kakeya.actions" not in calls
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_runs_end_before_their_daemon_and_their_folders_are_taken_away(tmp_path, code) -> None:
+    """What is unloaded leaves them to its next start; that they do not end in time keeps nothing from going."""
+    manager, root = tmp_path / "launchctl", tmp_path / "root"
+    manager.write_text(LAUNCHD)
+    (tmp_path / "loaded").touch()
+    runner = root / "usr/local/kakeya/bin/kakeya-runner"
+    runner.parent.mkdir(parents=True)
+    runner.write_text(f'#!/bin/sh\necho "kakeya-runner $*" >>{tmp_path}/calls\nexit {code}\n')
+    policy, state = root / "usr/local/etc/kakeya/policy.toml", root / "usr/local/var/kakeya"
+    policy.parent.mkdir(parents=True)
+    policy.touch()
+    (state / "ssh").mkdir(parents=True)
+    for program in (manager, runner):
+        program.chmod(0o755)
+    functions = "".join(map(function_of_the_script, ("paths", "unload_daemon", "end_runs", "uninstall_all")))
+    names = f"ROOT={root} SERVICE_MANAGER={manager} MODE=uninstall RUN_USER=_kakeya-runner"
+
+    done = ask_shell(f"{functions}{names}; dscl() {{ return 1; }}; paths; uninstall_all; finish")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    calls = [line for line in (tmp_path / "calls").read_text().splitlines() if not line.startswith("print")]
+    assert calls == [
+        f"kakeya-runner stop --runs --policy {policy} --state {state}",
+        f"kakeya-runner stop --runs --policy {policy} --state {state}/ssh",
+        "bootout system/org.kakeya.runner",
+    ]
+    assert [path for path in (runner, policy, state) if path.exists()] == []
 
 
 STEPS = (

@@ -61,6 +61,28 @@ def test_a_user_for_jobs_goes_together_with_every_way_in(tmp_path) -> None:
         assert line in done.stdout, line
 
 
+def test_a_key_that_is_let_in_from_fewer_addresses_has_no_other_line_left(tmp_path) -> None:
+    """sshd takes any line of a key that fits: the wider one, which was there before, would go on to count."""
+    for name in ("One", "Two"):
+        (tmp_path / name).write_text(f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{name} {name.lower()}\n")
+    places = f"ROOT={tmp_path} PREFIX={tmp_path}/opt CONFIG={tmp_path}/etc STATE={tmp_path}/state DAEMON=kakeya-runner"
+    steps = [
+        f"SSH_KEY_FILE={tmp_path}/{name} SSH_FROM={source}; ensure_ssh_access $STATE"
+        for name, source in (("One", ""), ("Two", ""), ("One", "100.64.0.0/10"), ("One", "100.64.0.0/10"))
+    ]
+    sources = f"source {SETUP}/lib.sh; source {SETUP}/access.sh; OWN_PATHS=({tmp_path}); mkdir {tmp_path}/state"
+    words = "; ".join((sources, places, *steps))
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert [line[:2] for line in done.stdout.splitlines()] == ["do", "do", "do", "ok"], done.stdout
+    listed = tmp_path / "state" / ".ssh" / "authorized_keys"
+    assert [line.split()[-1] for line in listed.read_text().splitlines()] == ["two", "one"]
+    assert listed.read_text().splitlines()[1].startswith('restrict,from="100.64.0.0/10",command=')
+    assert [path.name for path in listed.parent.iterdir()] == ["authorized_keys"]
+    assert listed.stat().st_mode & 0o777 == 0o600
+
+
 ACTIONS_RUNNER = """#!/bin/sh
 # Stands in for what GitHub publishes: notes how it was called, and whether the token came by the environment.
 echo "$@" > called

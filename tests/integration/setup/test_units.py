@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import itertools
 import os
 import re
@@ -18,6 +19,7 @@ import pytest
 from bridge.executor.processes.subreaper import stage
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.user import closed_to
+from bridge.runner.service.serve import runner_place
 from tests.integration.setup.machine import Host
 from tests.integration.setup.protections import HARMLESS, PROTECTIONS, device_group
 from tests.support.waiting import until
@@ -71,6 +73,37 @@ def test_a_percent_sign_of_a_route_is_no_specifier_of_systemds(bus: str, tmp_pat
     assert f"kakeya-runner serve --bus {escaped} --policy" in text
     assert re.sub("%%", "", text).count("%") == 0
     assert bus.startswith("https") or f" -{escaped.partition('#')[0]}\n" in text
+
+
+@pytest.mark.parametrize("golden", ["linux-unit.txt", "linux-local-bus-unit.txt"])
+def test_the_daemon_may_write_its_state_and_what_it_remembers_beside_its_key(golden: str) -> None:
+    unit = settings((GOLDEN / golden).read_text())
+    words = unit["ExecStart"][0].split()
+    policy, state = (Path(words[words.index(option) + 1]) for option in ("--policy", "--state"))
+    writable = [Path(word.removeprefix("-")) for word in unit["ReadWritePaths"][0].split()]
+    runner = runner_place("box", policy, state)
+
+    assert unit["ProtectSystem"] == ["strict"]
+    for folder in (runner.root, runner.identity):
+        assert any(folder.is_relative_to(place) for place in writable), folder
+    assert not any(policy.is_relative_to(place) for place in writable)
+
+
+def test_a_request_that_actions_wakes_may_write_what_its_runner_remembers(tmp_path: Path) -> None:
+    archive = tmp_path / "runner.tar.gz"
+    archive.write_bytes(b"what GitHub published")
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    actions = ["--actions-url", "https://example.org/o/r", "--actions-archive", str(archive)]
+    unit = settings(unit_of(tmp_path / "host", "kakeya-actions.service", [*actions, "--actions-sha256", digest]))
+
+    assert unit["ProtectSystem"] == ["full"]  # which makes /etc read-only
+    assert unit["ReadWritePaths"] == ["-/etc/kakeya/identity"]
+
+
+@pytest.mark.parametrize("golden", ["linux-unit.txt", "linux-local-bus-unit.txt"])
+def test_a_service_that_its_owner_drained_or_stopped_stays_ended(golden: str) -> None:
+    """systemd.service(5): on-failure leaves out an exit code of 0, in which `drain` and `stop` end the runner."""
+    assert settings((GOLDEN / golden).read_text())["Restart"] == ["on-failure"]
 
 
 @pytest.mark.parametrize("golden", EXPOSURE_MAX)

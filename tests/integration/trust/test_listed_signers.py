@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.trust.ssh_signatures import sign
+from bridge.errors import PolicyRefusedError
+from bridge.runner.authorisation.signers import Signers
+from bridge.runner.policy.file import read_policy
+from bridge.trust.root import RootContent, read_root, write_root
+from bridge.trust.signing_key import make_key
+from bridge.trust.ssh_signatures import NAMESPACE, sign
+from tests.fakes.bus_actors import FakeClock
+from tests.fakes.memory_bus import bus_record
 from tests.fakes.ssh_keys import WHO, push_signed, signed_request, write_list
 from tests.integration.trust.asking import OTHER, RAN, ended, push_anything, serve
 
@@ -90,3 +97,28 @@ def test_a_list_that_others_could_write_makes_nobody_trusted(host, keys, lists, 
     assert ended(w, request.id) == "policy_refused"
     assert "chmod 600" in (w.claim(request.id).message or "")
     assert w.executor.executed == []
+
+
+def test_a_name_that_a_host_revokes_takes_its_key_in_the_root_along_under_every_other_name(keys, tmp_path):
+    """As a name of the host's own list does; the bus's owner may know somebody by two names."""
+    clock, names, other = FakeClock(), ("ann@example.org", "ann-at-home"), "bob@example.org"
+    lines = [
+        f'{",".join(names)} namespaces="{NAMESPACE}" {keys["agent"].public}',
+        f'{other} namespaces="{NAMESPACE}" {keys["other"].public}',
+    ]
+    content = RootContent(bus_record(clock), (), tuple(lines))
+    root = read_root(write_root(content, make_key(tmp_path / "owner"), clock.now()))
+    tables = "".join(f'[names."{name}"]\n' for name in (*names, other))
+    policy = read_policy(f'schema = 1\nname = "mini"\nrevoked = "{tmp_path}/revoked"\n{tables}'.encode())
+    signers = Signers(policy, lambda: root)
+    requests = [
+        (*signed_request("b" * 32, "mlx-env-probe", keys[key], name), name)
+        for key, name in (("agent", names[1]), ("other", other))
+    ]
+    for request, signature, name in requests:
+        assert signers.request(request, request.canonical(), signature).principal == name
+    write_list(tmp_path / "revoked", f"{names[0]}\n")
+    (request, signature, _), (untouched, its_signature, _) = requests
+    with pytest.raises(PolicyRefusedError, match=f"has revoked {names[1]} or its key"):
+        signers.request(request, request.canonical(), signature)
+    assert signers.request(untouched, untouched.canonical(), its_signature).principal == other

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,51 @@ def test_what_the_owner_adds_retires_and_revokes_counts_at_once(place: Site) -> 
     message = told(folder, "retry", late, "--queue")[1]["outcome"]["message"]
     assert "still" not in message, message  # what ended and counts no more may be asked again, by who has its preset
     assert answer(folder, "verify", mine) == (VERIFIED, "verified")
+
+
+@pytest.mark.parametrize("verb", ["retire", "revoke"])
+def test_a_key_is_ended_by_its_name_its_text_its_file_and_as_it_is_pinned(place: Site, verb: str) -> None:
+    people = {name: ssh_keys.make_key(place.folder, name) for name in ("ann", "bob", "eve")}
+    for name, key in people.items():
+        assert trust(place, "add", key.public, "--principal", name).code == 0
+    assert place.run("keygen", name="hostb").code == 0
+    hostb = runner_key.published(place.folder / "identity" / "hostb")[-1]
+    assert trust(place, "add", f"hostb={hostb.public}").code == 0
+    ways = [
+        [str(people["ann"].path.with_suffix(".pub"))], people["bob"].public.split(), [people["eve"].fingerprint],
+        [f"hostb={hostb.public}"],
+    ]  # fmt: skip
+    for words in ways:
+        done = trust(place, verb, *words)
+        assert done.code == 0, done.stderr
+    shown = json.loads(trust(place, "show", "--json").stdout)
+    if verb == "revoke":
+        assert set(shown["revoked"]) == {hostb.public, *(key.fingerprint for key in people.values())}
+    else:
+        assert all("valid-before" in line for line in shown["signers"])
+        assert [runner["until"] is None for runner in shown["runners"] if runner["name"] == "hostb"] == [False]
+    missing = trust(place, verb, "nobody")
+    assert (missing.code, "called nobody" in missing.stderr) == (2, True)
+
+
+def test_the_command_that_uses_a_ticket_can_be_pasted_where_its_path_has_spaces(place: Site) -> None:
+    file = place.folder / "Application Support" / "ci.ticket"
+    file.parent.mkdir()
+    done = trust(place, "ticket", "ci-1", "--for", "1h", "--out", str(file))
+    assert done.code == 0, done.stderr
+    (command,) = [line.partition("kakeya-runner ")[2] for line in done.stderr.splitlines() if "--ephemeral" in line]
+    assert shlex.split(command) == ["once", "--ephemeral", "--ticket", str(file)]
+
+
+def test_a_key_of_the_bus_is_revoked_whatever_the_policy_of_the_owners_own_runner_says(place: Site) -> None:
+    policy = place.folder / "mini.toml"
+    policy.write_text(f"{policy.read_text()}colour = 'red'\n")
+    key = ssh_keys.make_key(place.folder, "dev")
+    assert trust(place, "add", key.public, "--principal", "dev").code == 2
+    done = trust(place, "revoke", "mini")
+    assert done.code == 0, done.stderr
+    policy.write_text(policy.read_text().replace("colour = 'red'\n", ""))
+    assert json.loads(trust(place, "show", "--json").stdout)["revoked"]
 
 
 def test_a_reader_who_was_away_follows_rotations_and_a_lost_key_has_a_way_back(place: Site) -> None:

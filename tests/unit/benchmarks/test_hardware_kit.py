@@ -51,6 +51,7 @@ def made(tmp_path_factory):
     return code, path.read_text()
 
 
+@pytest.mark.enable_socket  # the trial of a sandbox listens on loopback
 def test_the_kit_runs_here_and_says_what_is_absent(made):
     code, text = made
     value = json.loads(text)
@@ -63,6 +64,7 @@ def test_the_kit_runs_here_and_says_what_is_absent(made):
     assert re.fullmatch(r"[0-9a-f]{40}", value["commit"])
 
 
+@pytest.mark.enable_socket  # the trial of a sandbox listens on loopback
 def test_nothing_in_the_bundle_names_this_machine_or_who_uses_it(made):
     import getpass
     import socket
@@ -194,6 +196,7 @@ def test_whoever_leaves_the_rows_of_a_step_leaves_no_process_behind():
         os.kill(pid, 0)
 
 
+@pytest.mark.enable_socket  # the trial of a sandbox listens on loopback
 def test_the_hardware_tests_get_the_time_that_reading_the_machine_leaves(tmp_path):
     hanging = tmp_path / "test_hanging.py"
     hanging.write_text("import time\n\n\ndef test_hanging():\n    time.sleep(600)\n")

@@ -126,6 +126,7 @@ def test_the_network_is_allowed_only_when_asked_for():
     assert "(allow network*)" in seatbelt.profile(READABLE, WRITABLE, network="host")
 
 
+@pytest.mark.enable_socket  # the proxy listens on loopback
 def test_a_network_by_names_opens_the_port_of_its_proxy_alone(tmp_path):
     directory = make_directory(tmp_path / "run")
     jobs = Jobs(LocalExecutor(SystemClock()), tmp_path)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from bridge.errors import UsageError
 from bridge.presets.workloads import problems, read_folder
-from bridge.runner.policy.workloads import offered, write_list
+from bridge.presets.workloads.reading_program import bring_files
+from bridge.runner.policy.workloads import allowed, change_list, offered, write_list
 from tests.support.workload_folder import INTERPRETER, edit, write, write_workload
 
 POINTER = 'pointer = "/metrics/final_loss"'
@@ -130,6 +132,11 @@ MISTAKES = {
     "world-writable folder": (lambda folder: folder.chmod(0o777), "chmod go-w"),
     "world-writable program": (lambda folder: (folder / "train.py").chmod(0o666), "chmod go-w"),
     "a hidden file": (file(".env", "KEY=1\n"), "a hidden file"),
+    "a hidden folder": (lambda folder: (folder / ".DS_Store").mkdir(), "a hidden file"),
+    "a program that no digest would have": (
+        lambda folder: (file(".train.py.swp", "print(1)\n")(folder), edit(folder, ('["train.py"', '[".train.py.swp"'))),
+        "next: give it another name",
+    ),
     "a credential": (file("id_rsa", "secret\n"), "credential"),
     "a link out of it": (lambda folder: (folder / "data").symlink_to("/etc"), "outside of the folder"),
     "an absent input": (
@@ -268,6 +275,46 @@ def test_a_digest_follows_what_is_in_the_files(tmp_path):
     assert read_folder(folder, INTERPRETER).presets["my-train"].workload == first
     write(folder / "train.py", (folder / "train.py").read_text() + "\n")
     assert read_folder(folder, INTERPRETER).presets["my-train"].workload.digest != first.digest
+
+
+def test_of_several_folders_that_are_taken_off_the_list_at_once_none_stays(tmp_path):
+    tmp_path.chmod(0o700)
+    listing = tmp_path / "workloads"
+    folders = [Path(f"/srv/work{number}") for number in range(16)]
+    write_list(listing, folders)
+
+    def remove(gone):
+        change_list(listing, lambda offered_now: [folder for folder in offered_now if folder != gone])
+
+    with ThreadPoolExecutor(len(folders)) as pool:
+        list(pool.map(remove, folders))
+    assert allowed(listing) == ()
+
+
+@pytest.mark.parametrize(
+    "name", [".DS_Store", "._train.py", "Thumbs.db", "desktop.ini", ".train.py.swp", ".train.py.swo", "#train.py#"]
+)
+def test_what_file_managers_and_editors_leave_is_no_part_of_a_workload(tmp_path, name):
+    folder = write_workload(tmp_path / "mine")
+    (folder / "data").mkdir()
+    (folder / "data").chmod(0o755)
+    write(folder / "data" / "rows.csv", "1\n")
+    first = read_folder(folder, INTERPRETER).presets["my-train"].workload
+    for place in (folder, folder / "data"):
+        (place / name).write_text("left")
+        (place / name).chmod(0o600)
+    assert list(problems(folder, INTERPRETER)) == []
+    assert read_folder(folder, INTERPRETER).presets["my-train"].workload == first
+    bring_files(folder, tmp_path / "work")
+    brought = {str(path.relative_to(tmp_path / "work")) for path in (tmp_path / "work").rglob("*") if path.is_file()}
+    assert brought == {"train.py", "recompute.py", "data/rows.csv"}
+
+
+def test_the_lock_of_a_file_that_is_edited_in_emacs_is_no_part_of_a_workload(tmp_path):
+    folder = write_workload(tmp_path)
+    (folder / ".#train.py").symlink_to("ada@desk.4711:1764547200")  # which leads nowhere
+    assert list(problems(folder, INTERPRETER)) == []
+    assert set(read_folder(folder, INTERPRETER).presets) == {"my-train"}
 
 
 def test_the_list_of_folders_may_be_changed_by_its_owner_alone(tmp_path):

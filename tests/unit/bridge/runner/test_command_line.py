@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bridge.cli.host.control import stop_runner
 from bridge.cli.host.main import main
 from bridge.runner.policy.file import written_name
-from bridge.runner.state.folder import NO_STATE_REMEDY
+from bridge.runner.state.folder import NO_STATE_REMEDY, RUNS_TOO, StateFolder
 
 
 @pytest.mark.parametrize("words", [["--help"], ["help", "all"], ["serve", "--help"], ["trust"]])
@@ -41,6 +42,20 @@ def test_the_doctor_names_a_state_folder_that_cannot_be_made_beside_all_else(tmp
     assert checks["bus"]["level"] == "fail"
     assert main(["pause", "--state", str(state)]) == 3
     assert NO_STATE_REMEDY in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_the_doctor_leaves_nothing_of_roots_in_the_folders_of_another_user(tmp_path, capsys):
+    policy, state = tmp_path / "policy.toml", tmp_path / "state"
+    policy.write_text("schema = 1\nname = 'mini-3'\n")
+    policy.chmod(0o600)
+    os.chown(policy, 65534, -1)
+    places = ["--policy", str(policy), "--state", str(state)]
+    assert main(["doctor", *places, "--bus", str(tmp_path / "nowhere.git")]) == 2
+    err = capsys.readouterr().err
+    assert "belongs to uid 65534" in err
+    assert "sudo -u '#65534' kakeya-runner doctor" in err
+    assert not state.exists()
 
 
 def order(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -72,6 +87,20 @@ def test_a_broken_policy_names_no_folder_by_what_is_no_name(tmp_path: Path, name
     policy.write_text(f"name = {name!r}\nslots =\n")
     assert written_name(policy) is None
     assert written_name(tmp_path / "not-there.toml") is None
+
+
+@pytest.mark.parametrize("runs_too", [True, False])
+def test_an_order_to_stop_can_be_read_by_the_runners_user_whoever_gave_it(tmp_path: Path, runs_too: bool) -> None:
+    """As root with a mask of its own, which would leave a file that the runner passes over."""
+    state = StateFolder(tmp_path / "state")
+    state.create()
+    mask = os.umask(0o077)
+    try:
+        stop_runner(state, runs_too=runs_too)
+    finally:
+        os.umask(mask)
+    assert state.stop.read_text("ascii") == (RUNS_TOO if runs_too else "")
+    assert state.stop.stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize("words", [["pause"], ["resume"], ["drain"], ["drain", "--now"], ["stop"], ["stop", "--runs"]])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import os
 import resource
 import subprocess
@@ -14,8 +16,10 @@ import pytest
 
 from bridge.errors import JournalError
 from bridge.runner.state.attempts import Attempts
+from bridge.runner.state.audit import audit, keep_audit
 from bridge.runner.state.database import StateDatabase
 from bridge.runner.state.ledger import Ledger
+from bridge.runner.state.log import new_log
 from bridge.system.durable import append_whole, in_turn, write_atomically
 from tests.drift import ROOT
 from tests.fakes.asking import make_request
@@ -115,3 +119,15 @@ def test_a_full_disk_costs_no_attempt_that_was_counted(tmp_path, clock):
         attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1tb", clock.now())
     attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1tc", clock.now())
     assert Attempts(StateDatabase(path)).count(key, "01jd7zk3v8q4w2m6x9c5b7n1td", clock.now()).number == 3
+
+
+def test_a_full_disk_leaves_no_part_of_an_audit_record_to_spoil_the_next(tmp_path, capsys):
+    path, log = tmp_path / "audit", new_log(io.StringIO())
+    end = keep_audit(log, str(path))
+    audit(log, "root", None, text="first")
+    with full_after(path.stat().st_size + 10):
+        audit(log, "root", None, text="second")
+    audit(log, "root", None, text="third")
+    end()
+    assert [json.loads(line)["text"] for line in path.read_text().splitlines()] == ["first", "third"]
+    assert capsys.readouterr().err.count("an audit record could not be written") == 1

@@ -18,6 +18,7 @@ from bridge.runner.state.database import DamagedStateError, Fact, StateDatabase
 from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.history import Event, JournalStage
 from bridge.runner.state.journal import Journal, read_lines, verify_journal
+from tests.unit.bridge.runner.test_leases import HandClock
 
 ONE, TWO = "0" * 26, "1" * 26
 OID = "a" * 40
@@ -179,6 +180,21 @@ def test_a_journal_keeps_a_bounded_number_of_events_and_forgets_nothing_that_goe
     for number in range(120):
         again.append("copied", f"{number:026}", OID)
     assert verify_journal(path) <= 110
+
+
+def test_what_was_claimed_under_a_clock_that_was_days_ahead_uses_up_no_share_until_then(path):
+    clock = HandClock()
+    journal = Journal(StateDatabase(path), clock)
+    clock.wall += dt.timedelta(days=3)
+    journal.append("claimed", ONE, OID, principal="ada")
+    clock.wall -= dt.timedelta(days=3)
+    journal.append("claimed", TWO, OID, principal="ada")
+    since = clock.now() - dt.timedelta(hours=1)
+    for each in (journal, Journal(StateDatabase(path), clock)):
+        assert each.claims_since(since, "ada") == 1
+        assert each.claimants_since(since) == {"ada": (1, clock.now())}
+    clock.wall -= dt.timedelta(minutes=5)  # as a clock that is set right by a little
+    assert journal.claims_since(since, "ada") == 1
 
 
 def test_an_attempt_counts_once_and_for_good(path):

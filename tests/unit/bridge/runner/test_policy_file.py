@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
+from bridge.errors import UsageError
 from bridge.presets.installed import registry
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.authorisation.rules_in_force import RulesInForce
+from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.name_files import FOLDER
 from bridge.runner.policy.policy_file import REST_S, PolicyFile, PolicyProblem, read_at_start
 from bridge.runner.state.log import mask_also, new_log
 from tests.support.runner_world import POLICY, Lines
@@ -36,6 +42,32 @@ def rested(file: PolicyFile, clock: HandClock) -> Policy | PolicyProblem:
     file.look()
     clock.sleep(REST_S)
     return file.look()
+
+
+def closed(folder: Path) -> None:
+    folder.mkdir(mode=0o000)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda folder: folder.symlink_to(folder.name),  # a circle
+        lambda folder: folder.symlink_to("not-mounted"),
+        lambda folder: folder.write_text(""),
+        pytest.param(closed, marks=pytest.mark.skipif(os.geteuid() == 0, reason="no folder is closed to root")),
+    ],
+    ids=["a circle", "a folder that is not mounted", "a file", "a folder of somebody else"],
+)
+def test_rules_of_names_that_cannot_be_looked_into_are_not_taken_for_none(path, clock, make):
+    """Without rules a name that this host lists may ask for whatever the policy allows."""
+    file = PolicyFile(path, clock)
+    make(path.parent / FOLDER)
+    problem = file.look()
+    assert isinstance(problem, PolicyProblem)
+    assert f"rules of names {path.parent / FOLDER}: " in problem.reason
+    assert problem.public == "its policy.toml cannot be used"
+    with pytest.raises(UsageError, match="rules of names"):
+        load_policy(path)
 
 
 def test_an_unchanged_file_is_not_parsed_again(path, clock):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from bridge.cli.host.main import main
-from bridge.errors import UsageError
+from bridge.errors import PolicyRefusedError, UsageError
+from bridge.runner.authorisation.signers import Signers
+from bridge.runner.authorisation.trust_files import TrustFiles
 from bridge.runner.maintenance.doctor import _policy
 from bridge.runner.policy.file import load_policy, read_policy
 from bridge.trust.ssh_signatures import fingerprint_of
@@ -122,6 +125,17 @@ def test_a_key_is_trusted_listed_revoked_and_trusted_again(trust, policy):
     assert trust("trust", "list")[1].startswith("note  nobody")
 
 
+@pytest.mark.parametrize(("padded", "comment"), [(300, ""), (299, " ann@desk"), (301, ""), (299, " made=2026")])
+def test_the_text_of_a_key_is_no_path_however_long_and_no_runners_key_whatever_is_in_it(trust, policy, padded, comment):
+    kind = b"ssh-rsa"
+    blob = len(kind).to_bytes(4, "big") + kind + bytes(padded - 11)  # in base64 with none, one or two signs of equality
+    key = f"ssh-rsa {base64.b64encode(blob).decode()}"
+    assert trust("trust", "add", f"{key}{comment}", "--principal", "agent@example.org")[0] == 0
+    assert trust("revoke", key)[0] == 0
+    assert (policy.parent / "revoked").read_text().split() == [fingerprint_of(key)]
+    assert trust("trust", "remove", key)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -149,6 +163,63 @@ def test_a_policy_that_lists_keys_itself_is_not_edited(trust, policy):
     code, output = trust("trust", "add", public(2), "--principal", "b")
     assert code == 2
     assert "policy.toml" in output
+
+
+@pytest.mark.parametrize(
+    ("slip", "mode"),
+    [('colour = "red"\n', 0o600), ("quota_per_hour = -1\n", 0o600), ("slots = \n", 0o600), ("", 0o644)],
+    ids=["an unknown key", "a value out of its bounds", "no TOML", "readable by others"],
+)
+def test_an_owners_no_is_heard_whatever_else_the_policy_says(trust, policy, tmp_path, slip, mode):
+    lists = tmp_path / "lists"
+    policy.write_text(f'{GOOD}revoked = "{lists}/revoked"\nallowed_signers = "{lists}/signers"\n')
+    for seed, name in ((1, "a@example.org"), (2, "b@example.org")):
+        assert trust("trust", "add", public(seed), "--principal", name)[0] == 0
+    policy.write_text(policy.read_text() + slip)
+    policy.chmod(mode)
+    assert trust("trust", "add", public(3), "--principal", "c@example.org")[0] == 2
+    code, output = trust("revoke", "a@example.org")
+    assert (code, "once kakeya-runner policy check is content" in output) == (0, True), output
+    assert (lists / "revoked").read_text().split() == ["a@example.org", fingerprint_of(public(1))]
+    assert trust("trust", "remove", "b@example.org")[0] == 0
+    assert "b@example.org" not in (lists / "signers").read_text()
+    assert not (policy.parent / "revoked").exists()
+
+
+def test_a_list_of_revoked_keys_whose_disk_is_not_mounted_is_no_empty_one(trust, policy, tmp_path):
+    disk = tmp_path / "disk"
+    policy.write_text(f'{GOOD}revoked = "{disk}/revoked"\n')
+    disk.mkdir(mode=0o700)
+    assert Signers(load_policy(policy)).revocations().principals == frozenset()
+    assert trust("revoke", "a@example.org")[0] == 0
+    assert Signers(load_policy(policy)).revocations().principals == {"a@example.org"}
+    disk.rename(tmp_path / "elsewhere")
+    with pytest.raises(PolicyRefusedError, match="the host's own revoked cannot be relied on"):
+        Signers(load_policy(policy)).revocations()
+
+
+def test_of_several_nos_at_once_none_is_lost(policy):
+    files = TrustFiles(load_policy(policy), policy.parent)
+    names = [f"agent{number}@example.org" for number in range(16)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(files.revoke, names))
+    assert sorted((policy.parent / "revoked").read_text().split()) == sorted(names)
+
+
+def test_a_no_that_no_runner_can_hear_is_refused_and_leaves_no_list(tmp_path, capsys):
+    """As where the service has its policy elsewhere, and the folder is that of the account that types."""
+    for words in (["revoke", "a@example.org"], ["trust", "remove", "a@example.org"]):
+        assert main([*words, "--policy", str(tmp_path / "kakeya" / "policy.toml")]) == 2
+        err = capsys.readouterr().err
+        assert "nobody would hear it" in err
+        assert "give the runner's own --policy FILE" in err
+    assert not (tmp_path / "kakeya").exists()
+
+
+def test_of_a_broken_policy_the_keys_that_it_lists_itself_are_revoked_with_their_name(trust, policy):
+    policy.write_text(GOOD + entry().removesuffix("]\n") + ', {principals = ["b"], key = "no key"}]\n')
+    assert trust("revoke", "a")[0] == 0
+    assert (policy.parent / "revoked").read_text().split() == ["a", fingerprint_of(public(1))]
 
 
 @pytest.mark.parametrize(
