@@ -26,8 +26,8 @@ from engine.cards.model_card import (
 from engine.cards.prompts import SETS, build_sets, read_set, write_sets
 from engine.cards.recall import measure_recall, needle_prompts
 from engine.cards.step_costs import step_costs
-from engine.checkpoint import ASSETS
-from engine.errors import UsageError
+from engine.checkpoint import ASSETS, resolve_model
+from engine.errors import ModelError, UsageError
 from engine.huggingface import take_torch_in
 from engine.measurement.selection import SUFFIX
 from engine.options import out_folder, positive, whole
@@ -38,15 +38,16 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
 
 def model_folder(text: str) -> Path:
-    """Return a folder with a model, an ``argparse`` type.
+    """Return a folder with a model, as `train` writes one, or that of a model by its name; an ``argparse`` type.
 
     Raises:
-        argparse.ArgumentTypeError: If it holds none.
+        argparse.ArgumentTypeError: If there is none.
     """
     path = Path(text)
-    if not (path / "config.json").is_file():
-        raise argparse.ArgumentTypeError(f"no config.json in {text!r}; expected a model folder")
-    return path
+    try:
+        return path if (path / "config.json").is_file() else resolve_model(text)
+    except ModelError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def options(parser: argparse.ArgumentParser) -> None:

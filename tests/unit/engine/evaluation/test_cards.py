@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 
 import pytest
 from tokenizers import Tokenizer
@@ -21,7 +21,7 @@ from engine.cards.step_costs import step_costs
 from engine.checkpoint import ASSETS
 from engine.cli.main import main
 from engine.errors import UsageError
-from engine.studies.model_cards import drafter_prompts
+from engine.studies.model_cards import drafter_prompts, model_folder
 from engine.training.requests import SHIPPED
 from tests.fakes import tiny_families
 from tests.unit.engine.evaluation.test_installed_prompts import PROBLEMS, install
@@ -35,6 +35,17 @@ def test_spread_meets_every_part_of_a_set_in_order():
     prompts = [{"id": str(index)} for index in range(10)]
     assert [item["id"] for item in spread(prompts, 5)] == ["0", "2", "4", "6", "8"]
     assert spread(prompts, 50) == prompts
+
+
+def test_a_card_is_of_a_folder_here_or_of_a_model_that_has_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trained = tmp_path / "trained"
+    trained.mkdir()
+    (trained / "config.json").write_text("{}")
+    assert model_folder("trained").samefile(trained)
+    assert model_folder("kakeya-tiny-gemma4-dflash") == ASSETS / "kakeya-tiny-gemma4-dflash"
+    with pytest.raises(ArgumentTypeError, match="no model 'nobodys': looked for config"):
+        model_folder("nobodys")
 
 
 def test_a_summary_counts_natural_ends_and_loops():
