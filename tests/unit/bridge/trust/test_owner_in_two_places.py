@@ -354,6 +354,7 @@ TestHistories.settings = settings(
 
 
 @pytest.mark.ci
+@pytest.mark.timeout(2000)  # a busy machine takes ten minutes for them
 class TestThousandHistories(Histories.TestCase):
     """The same, drawn a thousand times."""
 
