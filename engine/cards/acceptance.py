@@ -120,8 +120,9 @@ def _draft_chunk(
     sees_context = context < anchors.repeat_interleave(block_size)[:, None]
     mask = torch.cat([sees_context, owner[:, None] == owner[None, :]], dim=-1)[None, None]
     hidden = drafter(embedded, features, context, where, mask)
-    logits = torch.nn.functional.linear(hidden.view(count, block_size, -1)[:, 1:], head)
-    return logits.argmax(-1)
+    # As one matrix: of a view with gaps torch multiplies every block by itself, and packs the whole head for each.
+    logits = torch.nn.functional.linear(hidden.view(count, block_size, -1)[:, 1:].flatten(0, 1), head)
+    return logits.argmax(-1).view(count, block_size - 1)
 
 
 def dflash_walk(target: EvaluatedTarget, drafter: Any, tokens: Sequence[int], start: int, block_size: int) -> Walk:
