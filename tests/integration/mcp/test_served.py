@@ -17,6 +17,9 @@ from tests.fakes.byte_mutator import mutations
 from tests.fakes.clone import Clone
 from tests.fakes.tool_client import connected
 
+INITIALIZE = {"id": 0, "method": "initialize", "params": {
+    "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"},
+}}  # fmt: skip
 MALFORMED = 1000
 
 
@@ -82,8 +85,7 @@ def test_a_thousand_malformed_messages_run_nothing_and_the_server_goes_on(site, 
     s = site()
     s.create_bus()
     words, environment = command_of(s, clone)
-    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
-    sent = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about},
+    sent = [{"jsonrpc": "2.0", **INITIALIZE},
             {"jsonrpc": "2.0", "method": "notifications/initialized"}]  # fmt: skip
     lines = [json.dumps(message).encode() for message in sent]
     lines += list(malformed(random.Random(20)))
@@ -121,9 +123,8 @@ def test_a_text_with_half_of_a_character_is_answered_with_an_error(site, clone):
     s = site()
     s.create_bus()
     words, environment = command_of(s, clone)
-    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
     call = {"name": "status", "arguments": {"id": "\ud800"}}
-    sent = [{"id": 0, "method": "initialize", "params": about}, {"method": "notifications/initialized"},
+    sent = [INITIALIZE, {"method": "notifications/initialized"},
             {"id": 7, "method": "tools/call", "params": call}, {"id": "\udfff", "method": "ping"},
             {"id": 8, "method": "ping"}]  # fmt: skip
     with subprocess.Popen(
@@ -148,8 +149,7 @@ def test_ctrl_c_ends_the_server_while_its_stdin_is_open(site, clone):
     s = site()
     s.create_bus()
     words, environment = command_of(s, clone)
-    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
-    begin = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}).encode()
+    begin = json.dumps({"jsonrpc": "2.0", **INITIALIZE}).encode()
     with subprocess.Popen(
         words, cwd=clone.top, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as server:
