@@ -1,8 +1,8 @@
 """Whether the items of a list are all different, at a cost that grows with the list and not with its square.
 
-jsonschema sorts them, and where they cannot be sorted, as numbers beside a text, compares each with every other: a
-report of sixteen megabytes kept its judge busy for weeks. Equal is what JSON Schema takes for equal (draft 2020-12,
-section 4.2.2): 1 and 1.0 are one number, 1 and true are two values.
+jsonschema sorts them, and where they cannot be sorted, as numbers beside a text, compares each with every other.
+Equal is what JSON Schema takes for equal (draft 2020-12, section 4.2.2): 1 and 1.0 are one number, 1 and true are two
+values.
 """
 
 from __future__ import annotations
