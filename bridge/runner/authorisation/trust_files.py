@@ -83,8 +83,8 @@ class TrustFiles:
         fingerprint = fingerprint_of(entry.key)
         path, revoked = self._path(use), self._revoked()
         with folder_in_turn(revoked.parent):
-            kept = [line for line in _lines(path) if _fingerprint(line) != fingerprint]
-            _write(path, [*kept, entry.line(NAMESPACES[use])])
+            others = [line for line in _lines(path) if _fingerprint(line) != fingerprint]
+            _write(path, [*others, entry.line(NAMESPACES[use])])
             if revoked.exists():
                 gone = {fingerprint, *entry.principals}
                 _write(revoked, [line for line in _lines(revoked) if _revoked_name(line) not in gone])
@@ -95,10 +95,10 @@ class TrustFiles:
         path = self._path(use)
         with folder_in_turn(self._revoked().parent):
             lines = _lines(path)
-            kept = [line for line in lines if (found := _parsed(use, line)) is None or not found.matches(who)]
-            if len(kept) != len(lines):
-                _write(path, kept)
-        return len(lines) - len(kept)
+            others = [line for line in lines if (found := _parsed(use, line)) is None or not found.matches(who)]
+            if len(others) != len(lines):
+                _write(path, others)
+        return len(lines) - len(others)
 
     def revoke(self, who: str) -> Revoked:
         """Put a key's fingerprint, or a principal and every key listed for it, on the revoked list.
